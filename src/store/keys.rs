@@ -1,0 +1,111 @@
+//! The names of all keys, and which partition an entity belongs to: a public
+//! contract for workers that read the streams themselves.
+//!
+//! The keys of one partition share a hash tag, so that a script touches one slot and
+//! Redis Cluster spreads partitions. No key is named after an entity: an entity's
+//! characters can neither choose a slot nor collide with another key.
+
+use std::{fmt, sync::Arc};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::order::Entity;
+
+/// One partition of one topic.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PartitionId {
+    pub topic: Arc<str>,
+    pub index: u32,
+}
+
+impl fmt::Display for PartitionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.topic, self.index)
+    }
+}
+
+/// `xxh3_64(entity, seed 0) mod partitions`. Test vectors are published in
+/// ARCHITECTURE.md.
+pub fn partition_of(entity: &Entity, partitions: u32) -> u32 {
+    let partition = xxh3_64(entity.as_str().as_bytes()) % u64::from(partitions);
+    u32::try_from(partition).expect("it is below a u32")
+}
+
+/// The digest by which an assigned lane remembers an event's id.
+pub fn id_digest(id: &str) -> u64 {
+    xxh3_64(id.as_bytes())
+}
+
+/// Matches the record of every topic.
+pub const TOPIC_PATTERN: &str = "seriatim:{*}:topic";
+
+pub fn topic_key(topic: &str) -> String {
+    format!("seriatim:{{{topic}}}:topic")
+}
+
+/// The topic whose record this key is.
+pub fn topic_of_key(key: &str) -> Option<&str> {
+    key.strip_prefix("seriatim:{")?.strip_suffix("}:topic")
+}
+
+/// The keys of one partition, in the order in which scripts take them.
+#[derive(Clone, Debug)]
+pub struct PartitionKeys {
+    pub events: String,
+    pub late: String,
+    pub lanes: String,
+    pub parked: String,
+    pub gaps: String,
+    pub meta: String,
+}
+
+impl PartitionKeys {
+    pub fn new(partition: &PartitionId) -> Self {
+        let key = |name: &str| format!("seriatim:{{{partition}}}:{name}");
+        PartitionKeys {
+            events: key("events"),
+            late: key("late"),
+            lanes: key("lanes"),
+            parked: key("parked"),
+            gaps: key("gaps"),
+            meta: key("meta"),
+        }
+    }
+
+    pub fn all(&self) -> [&str; 6] {
+        [&self.events, &self.late, &self.lanes, &self.parked, &self.gaps, &self.meta]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_read_as_documented_and_share_a_hash_tag() {
+        let keys = PartitionKeys::new(&PartitionId { topic: "evaluations".into(), index: 3 });
+        assert_eq!(keys.events, "seriatim:{evaluations.3}:events");
+        assert!(keys.all().iter().all(|key| key.starts_with("seriatim:{evaluations.3}:")));
+        assert_eq!(topic_of_key(&topic_key("evaluations")), Some("evaluations"));
+        assert_eq!(topic_of_key("seriatim:{evaluations.3}:events"), None);
+    }
+
+    /// The vectors of ARCHITECTURE.md. They never change: every client computes them.
+    #[test]
+    fn partition_of_an_entity_is_pinned() {
+        let long = "x".repeat(256);
+        for (entity, of_16, of_7) in [
+            ("evaluation-0", 14, 3),
+            ("evaluation-1", 4, 3),
+            ("a", 15, 1),
+            ("{}", 6, 5),
+            ("line\nbreak", 12, 2),
+            ("nul\0", 7, 6),
+            ("é", 3, 6),
+            (long.as_str(), 9, 2),
+        ] {
+            let entity = Entity::new(entity).unwrap();
+            assert_eq!((partition_of(&entity, 16), partition_of(&entity, 7)), (of_16, of_7), "{entity:?}");
+        }
+    }
+}

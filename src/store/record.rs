@@ -1,0 +1,154 @@
+//! What an event is in the store: its payload, and the entry that workers read.
+
+use std::{fmt, str::FromStr};
+
+use bytes::Bytes;
+
+use crate::order::{self, Epoch, Order, Sequence};
+
+/// The part of an event that the rules do not look into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payload {
+    /// The event's type.
+    pub kind: Box<str>,
+    /// Its attributes as compact JSON.
+    pub attrs: Box<str>,
+    pub data: Bytes,
+}
+
+impl order::Payload for Payload {
+    fn size(&self) -> u64 {
+        (self.kind.len() + self.attrs.len() + self.data.len()) as u64
+    }
+
+    /// Attributes do not count: a producer that retries may well send a new
+    /// `traceparent` or `time` with the same event.
+    fn same_as(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.data == other.data
+    }
+}
+
+/// The id of a stream entry, `milliseconds-counter`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId {
+    pub milliseconds: u64,
+    pub counter: u64,
+}
+
+impl fmt::Display for StreamId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.milliseconds, self.counter)
+    }
+}
+
+impl FromStr for StreamId {
+    type Err = RecordError;
+
+    fn from_str(text: &str) -> Result<Self, RecordError> {
+        let parts = text.split_once('-').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
+        let (milliseconds, counter) = parts.ok_or_else(|| RecordError::Id(text.to_owned()))?;
+        Ok(StreamId { milliseconds, counter })
+    }
+}
+
+/// One entry of a stream in `entry` layout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub id: StreamId,
+    /// Not an `Entity`: what stands in a stream may have been written by others.
+    pub entity: String,
+    pub epoch: Epoch,
+    pub sequence: Sequence,
+    pub kind: String,
+    pub order: Order,
+    pub attrs: String,
+    pub data: Bytes,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    #[error("{0:?} is not a stream id")]
+    Id(String),
+    #[error("entry {id} has no field {field:?}")]
+    Absent { id: StreamId, field: &'static str },
+    #[error("entry {id}: field {field:?} cannot be read: {value:?}")]
+    Malformed { id: StreamId, field: &'static str, value: String },
+}
+
+impl Entry {
+    /// Reads an entry from its fields, in whatever order they come.
+    pub fn from_fields(id: StreamId, fields: Vec<(Bytes, Bytes)>) -> Result<Self, RecordError> {
+        let field = |name: &'static str| {
+            let value = fields.iter().find(|(field, _)| field == name.as_bytes());
+            value.map(|(_, value)| value).ok_or(RecordError::Absent { id, field: name })
+        };
+        let malformed = |field: &'static str, value: &[u8]| RecordError::Malformed {
+            id,
+            field,
+            value: String::from_utf8_lossy(value).into_owned(),
+        };
+        let text = |name: &'static str| {
+            let value = field(name)?;
+            String::from_utf8(value.to_vec()).map_err(|_| malformed(name, value))
+        };
+        let number = |name: &'static str| {
+            let digits = text(name)?;
+            digits.parse::<u64>().map_err(|_| malformed(name, digits.as_bytes()))
+        };
+        let order = text("order")?;
+        let known_order = Order::ALL.into_iter().find(|known| known.name() == order);
+        let (epoch, sequence) = (number("epoch")?, number("sequence")?);
+        Ok(Entry {
+            id,
+            entity: text("entity")?,
+            epoch: Epoch::new(epoch).map_err(|_| malformed("epoch", epoch.to_string().as_bytes()))?,
+            sequence: Sequence::new(sequence)
+                .map_err(|_| malformed("sequence", sequence.to_string().as_bytes()))?,
+            kind: text("type")?,
+            order: known_order.ok_or_else(|| malformed("order", order.as_bytes()))?,
+            attrs: text("attrs")?,
+            data: field("data")?.clone(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(epoch: &'static str, order: &'static str) -> Vec<(Bytes, Bytes)> {
+        [
+            ("entity", "e"),
+            ("epoch", epoch),
+            ("sequence", "7"),
+            ("type", "running"),
+            ("order", order),
+            ("attrs", "{}"),
+            ("data", "x"),
+        ]
+        .map(|(name, value)| (Bytes::from(name), Bytes::from(value)))
+        .to_vec()
+    }
+
+    #[test]
+    fn an_entry_is_read_from_its_fields() {
+        let entry = Entry::from_fields(StreamId::default(), fields("1", "strict")).unwrap();
+        assert_eq!((entry.epoch.get(), entry.sequence.get(), entry.order), (1, 7, Order::Strict));
+    }
+
+    #[test]
+    fn an_entry_that_others_wrote_badly_is_named_with_its_field() {
+        let id = StreamId { milliseconds: 5, counter: 1 };
+        let said = |fields| Entry::from_fields(id, fields).unwrap_err().to_string();
+        assert_eq!(said(fields("x", "strict")), r#"entry 5-1: field "epoch" cannot be read: "x""#);
+        assert_eq!(said(fields("1", "odd")), r#"entry 5-1: field "order" cannot be read: "odd""#);
+        assert_eq!(said(vec![]), r#"entry 5-1 has no field "order""#);
+    }
+
+    #[test]
+    fn stream_ids_sort_by_number() {
+        let id = |text: &str| text.parse::<StreamId>().unwrap();
+        assert!(id("9-10") > id("9-9") && id("10-0") > id("9-10"));
+        assert!("9".parse::<StreamId>().is_err());
+    }
+}

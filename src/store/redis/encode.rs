@@ -1,0 +1,91 @@
+//! A batch as the arguments of `admit`; their layout is described in
+//! `scripts/admit_fast.lua`.
+
+use std::fmt::Write;
+
+use ::redis::Cmd;
+
+use super::script::ADMIT;
+use crate::{
+    order::{Ordering, Policy, Position},
+    store::{Batch, LaneOffers, keys::PartitionKeys},
+};
+
+/// No lane's state: sends a batch down the slow path.
+const UNPREDICTABLE: &str = "!";
+
+pub fn admit(keys: &PartitionKeys, header: &str, batch: &Batch, policy: &Policy) -> Cmd {
+    let offers = batch.offers();
+    let lanes = batch.lanes().count();
+    let bytes = offers.iter().map(|offer| offer.size()).sum::<usize>() + lanes * 64;
+    let mut call = ADMIT.call(&keys.all(), 3 + 4 * lanes + 7 * offers.len(), bytes);
+    call.arg(header).arg(lanes).arg(offers.len());
+
+    // The fast path does not count what it appends, so it must not exceed the bound.
+    let fits = offers.len() as u64 <= policy.append_max;
+    let mut states = String::new();
+    for lane in batch.lanes() {
+        call.arg(lane[0].entity.as_str());
+    }
+    for lane in batch.lanes() {
+        write_before(&mut states, lane, policy, fits);
+        call.arg(states.as_str());
+    }
+    for lane in batch.lanes() {
+        write_after(&mut states, lane);
+        call.arg(lane[0].entity.as_str()).arg(states.as_str());
+    }
+    for offer in offers {
+        let event = &offer.event;
+        call.arg(offer.entity.as_str()).arg(event.epoch.get());
+        match event.position {
+            Position::Given(sequence) => call.arg(sequence.get()),
+            Position::Assigned { .. } => call.arg(""),
+        };
+        call.arg(&*event.payload.kind).arg(&*event.payload.attrs).arg(&event.payload.data[..]);
+        let tag = if event.terminal { "t" } else { "-" };
+        match event.position {
+            Position::Given(_) => call.arg(tag),
+            Position::Assigned { id } => call.arg(format!("{tag}{id:016x}")),
+        };
+    }
+    call
+}
+
+/// The state that must be there for the lane to be healthy and its turn to have
+/// come; nothing at all before an entity's first event.
+fn write_before(state: &mut String, lane: LaneOffers<'_>, policy: &Policy, fits: bool) {
+    state.clear();
+    match lane[0].event.position {
+        Position::Given(first) if fits && is_predictable(lane, policy) => {
+            if first > policy.first {
+                write!(state, "{}:{first}", lane[0].event.epoch).expect("a string takes it");
+            }
+        }
+        Position::Given(_) | Position::Assigned { .. } => state.push_str(UNPREDICTABLE),
+    }
+}
+
+/// The state that the lane's last event leaves behind. Used only if the one before
+/// was as predicted.
+fn write_after(state: &mut String, lane: LaneOffers<'_>) {
+    state.clear();
+    let last = &lane[lane.len() - 1].event;
+    if let Position::Given(sequence) = last.position {
+        let closed = if last.terminal { "c" } else { "" };
+        write!(state, "{}:{}{closed}", last.epoch, sequence.after()).expect("a string takes it");
+    }
+}
+
+/// One epoch, contiguous, at most the last one terminal.
+fn is_predictable(lane: LaneOffers<'_>, policy: &Policy) -> bool {
+    policy.ordering == Ordering::Enforce
+        && lane.windows(2).all(|pair| {
+            let (one, other) = (&pair[0].event, &pair[1].event);
+            let follows = match (one.position, other.position) {
+                (Position::Given(one), Position::Given(other)) => one.after() == other,
+                (Position::Given(_) | Position::Assigned { .. }, _) => false,
+            };
+            follows && one.epoch == other.epoch && !one.terminal
+        })
+}

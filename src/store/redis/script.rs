@@ -1,0 +1,55 @@
+//! The scripts, each one atomic step.
+
+use std::sync::LazyLock;
+
+use ::redis::{Cmd, cmd};
+
+pub struct Script {
+    source: &'static str,
+    sha: LazyLock<String>,
+}
+
+macro_rules! script {
+    ($($file:literal),+) => {
+        Script {
+            source: concat!($(include_str!(concat!("../scripts/", $file))),+),
+            sha: LazyLock::new(|| {
+                let source = concat!($(include_str!(concat!("../scripts/", $file))),+);
+                ::redis::Script::new(source).get_hash().to_owned()
+            }),
+        }
+    };
+}
+
+/// Three files, so that the fast path returns before the rest is even defined.
+pub static ADMIT: Script = script!("admit_fast.lua", "lane.lua", "admit.lua");
+pub static OPEN_TOPIC: Script = script!("open_topic.lua");
+pub static OPEN_PARTITION: Script = script!("open_partition.lua");
+pub static RESUME: Script = script!("resume.lua");
+
+impl Script {
+    /// Begins a call with its keys; `args` and `bytes` say what will follow.
+    pub fn call(&self, keys: &[&str], args: usize, bytes: usize) -> Cmd {
+        const HEAD_BYTES: usize = 512;
+        let mut call = Cmd::with_capacity(keys.len() + args + 3, bytes + HEAD_BYTES);
+        call.arg("EVALSHA").arg(self.sha.as_str()).arg(keys.len());
+        for key in keys {
+            call.arg(*key);
+        }
+        call
+    }
+
+    /// The same call with the source in place of its digest, for a server that does
+    /// not know the script. Running it makes the script known.
+    pub fn with_source(&self, call: &Cmd) -> Cmd {
+        let mut whole = cmd("EVAL");
+        whole.arg(self.source);
+        for argument in call.args_iter().skip(2) {
+            match argument {
+                ::redis::Arg::Simple(bytes) => whole.arg(bytes),
+                _ => unreachable!("a script call has no cursor"),
+            };
+        }
+        whole
+    }
+}

@@ -1,0 +1,130 @@
+-- admit, part 2 of 3: lanes and ranges. The text form of a lane is described in
+-- src/order/state.rs; the merge rule in src/order/ranges.rs.
+--
+-- Numbers are doubles here. Sequences and epochs are at most 2^53 - 1, next at most
+-- 2^53, so every one is exact; '%.0f' prints it exactly, where tostring would turn
+-- 10^14 into 1e+14.
+local function text_of(number)
+  return string.format('%.0f', number)
+end
+
+local RANGES_KEPT_MAX = 16
+local RECENT_MAX = 64
+
+local function ranges_parse(text)
+  local ranges = {}
+  for run in string.gmatch(text, '[^,]+') do
+    local first, last = string.match(run, '^(%d+)%-(%d+)$')
+    first = tonumber(first or run)
+    ranges[#ranges + 1] = { first, last and tonumber(last) or first }
+  end
+  return ranges
+end
+
+local function ranges_text(ranges)
+  local runs = {}
+  for i, range in ipairs(ranges) do
+    if range[1] == range[2] then
+      runs[i] = text_of(range[1])
+    else
+      runs[i] = text_of(range[1]) .. '-' .. text_of(range[2])
+    end
+  end
+  return table.concat(runs, ',')
+end
+
+-- The index of the run that holds `number`, or nil and the index it would go to.
+local function ranges_find(ranges, number)
+  for i, range in ipairs(ranges) do
+    if number < range[1] then return nil, i end
+    if number <= range[2] then return i end
+  end
+  return nil, #ranges + 1
+end
+
+local function ranges_add(ranges, first, last)
+  local _, at = ranges_find(ranges, first)
+  local below, above = ranges[at - 1], ranges[at]
+  if below and below[2] + 1 == first then
+    below[2] = last
+    if above and last + 1 == above[1] then
+      below[2] = above[2]
+      table.remove(ranges, at)
+    end
+  elseif above and last + 1 == above[1] then
+    above[1] = first
+  else
+    table.insert(ranges, at, { first, last })
+  end
+end
+
+local function ranges_remove(ranges, number)
+  local at = ranges_find(ranges, number)
+  if not at then return end
+  local first, last = ranges[at][1], ranges[at][2]
+  table.remove(ranges, at)
+  if number < last then table.insert(ranges, at, { number + 1, last }) end
+  if first < number then table.insert(ranges, at, { first, number - 1 }) end
+end
+
+local function ranges_merge_down(ranges)
+  while #ranges > RANGES_KEPT_MAX do
+    local at, nearest = 1, nil
+    for i = 1, #ranges - 1 do
+      local distance = ranges[i + 1][1] - ranges[i][2]
+      if not nearest or distance < nearest then at, nearest = i, distance end
+    end
+    ranges[at][2] = ranges[at + 1][2]
+    table.remove(ranges, at + 1)
+  end
+end
+
+local function lane_new(entity, epoch, first, passing)
+  return {
+    entity = entity, epoch = epoch, next = first, closed = false, passing = passing,
+    count = 0, bytes = 0, parked = {}, missing = {}, recent = '',
+  }
+end
+
+local function lane_parse(entity, text)
+  local epoch, next, flags, rest = string.match(text, '^(%d+):(%d+)(%a*)(.*)$')
+  local lane = lane_new(entity, tonumber(epoch), tonumber(next), string.find(flags, 'p', 1, true) ~= nil)
+  lane.closed = string.find(flags, 'c', 1, true) ~= nil
+  for tag, body in string.gmatch(rest, ';(%a)([^;]*)') do
+    if tag == 'k' then
+      local count, bytes, sequences = string.match(body, '^(%d+),(%d+),(.*)$')
+      lane.count, lane.bytes, lane.parked = tonumber(count), tonumber(bytes), ranges_parse(sequences)
+    elseif tag == 'm' then
+      lane.missing = ranges_parse(body)
+    elseif tag == 'i' then
+      lane.recent = body
+    end
+  end
+  return lane
+end
+
+local function lane_text(lane)
+  local text = text_of(lane.epoch) .. ':' .. text_of(lane.next)
+  if lane.closed then text = text .. 'c' end
+  if lane.passing then text = text .. 'p' end
+  if lane.count > 0 then
+    text = text .. ';k' .. text_of(lane.count) .. ',' .. text_of(lane.bytes) .. ',' .. ranges_text(lane.parked)
+  end
+  if #lane.missing > 0 then text = text .. ';m' .. ranges_text(lane.missing) end
+  if #lane.recent > 0 then text = text .. ';i' .. lane.recent end
+  return text
+end
+
+-- The sequence that the event with this id digest got, or nil.
+local function recent_find(lane, digest)
+  local count = #lane.recent / 16
+  for i = count, 1, -1 do
+    if string.sub(lane.recent, i * 16 - 15, i * 16) == digest then
+      return lane.next - 1 - (count - i)
+    end
+  end
+end
+
+local function recent_push(lane, digest)
+  lane.recent = string.sub(lane.recent .. digest, -16 * RECENT_MAX)
+end

@@ -1,0 +1,121 @@
+//! What a topic is: what is fixed when it is created, and its policy.
+
+use std::fmt;
+
+use crate::order::{LatePlace, Ordering, Policy, Sequence};
+
+/// The version of keys, layout and scripts. A store written by another one is not
+/// touched.
+pub const WIRE_VERSION: u32 = 1;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicSpec {
+    pub name: String,
+    pub partitions: u32,
+    pub numbering: Numbering,
+    pub policy: Policy,
+}
+
+/// Who numbers a topic's events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Numbering {
+    #[default]
+    Producer,
+    Assigned,
+}
+
+impl Numbering {
+    pub fn name(self) -> &'static str {
+        match self {
+            Numbering::Producer => "producer",
+            Numbering::Assigned => "assigned",
+        }
+    }
+}
+
+/// What is fixed at creation, as it stands in the topic's record.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct TopicRecord {
+    pub partitions: u32,
+    pub layout: String,
+    pub first_sequence: u64,
+    pub numbering: String,
+    pub wire_version: u32,
+}
+
+impl TopicSpec {
+    pub fn record(&self) -> TopicRecord {
+        TopicRecord {
+            partitions: self.partitions,
+            layout: "entry".to_owned(),
+            first_sequence: self.policy.first.get(),
+            numbering: self.numbering.name().to_owned(),
+            wire_version: WIRE_VERSION,
+        }
+    }
+}
+
+/// A field of the record that differs from what the configuration says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mismatch {
+    pub field: &'static str,
+    pub wanted: String,
+    pub found: String,
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Mismatch { field, wanted, found } = self;
+        write!(f, "{field} is fixed at {found} since the topic was created, the configuration says {wanted}")
+    }
+}
+
+impl TopicRecord {
+    pub fn fields(&self) -> [(&'static str, String); 5] {
+        [
+            ("partitions", self.partitions.to_string()),
+            ("layout", self.layout.clone()),
+            ("first_sequence", self.first_sequence.to_string()),
+            ("numbering", self.numbering.clone()),
+            ("wire_version", self.wire_version.to_string()),
+        ]
+    }
+
+    /// From field and value pairs; `None` if one is absent or malformed.
+    pub fn from_fields(fields: &[(String, String)]) -> Option<Self> {
+        let field = |name: &str| fields.iter().find(|(field, _)| field == name).map(|(_, value)| value);
+        Some(TopicRecord {
+            partitions: field("partitions")?.parse().ok().filter(|partitions| *partitions > 0)?,
+            layout: field("layout")?.clone(),
+            first_sequence: field("first_sequence")?.parse().ok().filter(|n| Sequence::new(*n).is_ok())?,
+            numbering: field("numbering")?.clone(),
+            wire_version: field("wire_version")?.parse().ok()?,
+        })
+    }
+
+    /// The first field in which the record differs from what is wanted.
+    pub fn mismatch(&self, wanted: &TopicRecord) -> Option<Mismatch> {
+        let pairs = self.fields().into_iter().zip(wanted.fields());
+        let mut differing = pairs.filter(|((_, found), (_, wanted))| found != wanted);
+        differing.next().map(|((field, found), (_, wanted))| Mismatch { field, wanted, found })
+    }
+}
+
+/// The policy as the scripts read it: words separated by colons.
+pub fn policy_text(policy: &Policy) -> String {
+    let Policy { first, ordering, late, parked_max, parked_bytes_max, .. } = policy;
+    let ordering = match ordering {
+        Ordering::Enforce => "enforce",
+        Ordering::Off => "off",
+    };
+    let late = match late {
+        LatePlace::Aside => "aside",
+        LatePlace::Inline => "inline",
+    };
+    let (partition_max, partition_bytes) = (policy.partition_parked_max, policy.partition_parked_bytes_max);
+    let (ahead, append) = (policy.ahead_max, policy.append_max);
+    format!(
+        "{first}:{ordering}:{late}:{parked_max}:{parked_bytes_max}:{partition_max}:{partition_bytes}:{ahead}:{append}"
+    )
+}

@@ -1,0 +1,66 @@
+//! What several test programs need: a real redis-server of their own and seeded
+//! randomness. A test that cannot have its server fails; it does not skip.
+#![allow(dead_code, reason = "each test program uses its own part")]
+
+use std::env;
+
+use seriatim::{
+    cli::PrivateRedis,
+    store::{RedisSettings, RedisStore},
+};
+
+pub fn redis_server(extra: &[&str]) -> PrivateRedis {
+    let program = PrivateRedis::find().expect("redis-server is needed: run `make test`, which installs it");
+    PrivateRedis::start(&program, extra).expect("redis-server starts")
+}
+
+pub fn redis_store(url: &str) -> RedisStore {
+    let wait = std::time::Duration::from_secs(10);
+    let settings = RedisSettings { url: url.to_owned(), connect_timeout: wait, response_timeout: wait };
+    RedisStore::new(settings, 1).expect("the URL is well formed")
+}
+
+/// SplitMix64: small, seeded, the same everywhere.
+#[derive(Clone)]
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    /// A number in `from..=to`.
+    pub fn within(&mut self, from: u64, to: u64) -> u64 {
+        from + self.below(to - from + 1)
+    }
+
+    pub fn percent(&mut self, chance: u64) -> bool {
+        self.below(100) < chance
+    }
+
+    pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        &choices[self.below(choices.len() as u64) as usize]
+    }
+
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for i in (1..items.len()).rev() {
+            items.swap(i, self.below(i as u64 + 1) as usize);
+        }
+    }
+}
+
+/// A number from the environment, to run more or to repeat a failure.
+pub fn number_from_env(name: &str, default: u64) -> u64 {
+    env::var(name).map_or(default, |text| {
+        text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}"))
+    })
+}
