@@ -58,6 +58,10 @@ impl Batch {
         &self.offers
     }
 
+    pub fn into_offers(self) -> Vec<Offer> {
+        self.offers
+    }
+
     pub fn is_empty(&self) -> bool {
         self.offers.is_empty()
     }

@@ -10,7 +10,7 @@ use futures_util::{FutureExt, future::BoxFuture, future::ready};
 
 use super::{
     Admitted, Batch, Decision, Entry, Measure, OpenError, PartitionId, Path, Payload, Store, StoreError,
-    StreamId, TopicRecord, TopicSpec,
+    StoreKind, StreamId, TopicRecord, TopicSpec,
 };
 use crate::order::{
     Action, Effects, Entity, Lane, LaneState, MarkerKind, Order, Partition, Place, Policy, Verdict,
@@ -159,6 +159,10 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn describe(&self) -> String {
         "embedded (in memory, nothing survives the process)".to_owned()
+    }
+
+    fn kind(&self) -> StoreKind {
+        StoreKind::Embedded
     }
 
     fn open<'a>(&'a self, topic: &'a TopicSpec) -> BoxFuture<'a, Result<(), OpenError>> {

@@ -32,6 +32,8 @@ pub trait Store: Send + Sync + 'static {
     /// What this store is, in words for a person.
     fn describe(&self) -> String;
 
+    fn kind(&self) -> StoreKind;
+
     /// Creates the topic where it is absent, or checks that it is the same one.
     /// After success its partitions can be admitted to.
     fn open<'a>(&'a self, topic: &'a TopicSpec) -> BoxFuture<'a, Result<(), OpenError>>;
@@ -80,6 +82,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Does the store answer?
     fn ping(&self) -> BoxFuture<'_, Result<(), StoreError>>;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    Redis,
+    /// In this process, and gone with it.
+    Embedded,
 }
 
 /// What became of a batch.

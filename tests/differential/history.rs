@@ -1,10 +1,10 @@
 //! Random histories: what several producers might send, right and wrong.
 
-use std::fmt::Write;
+use std::{collections::HashMap, fmt::Write};
 
 use seriatim::{
     order::{
-        Entity, Epoch, Event, LatePlace, LaneState, NUMBER_MAX, Ordering, Policy, Position, Sequence,
+        Entity, Epoch, Event, LatePlace, LaneState, NUMBER_MAX, Ordering, Policy, Position, Ranges, Sequence,
     },
     store::{Batch, MemoryStore, Numbering, Offer, PartitionId, Payload, Store, TopicSpec},
 };
@@ -18,6 +18,8 @@ pub struct History {
     entities: Vec<Entity>,
     epochs: Vec<u64>,
     ids: u64,
+    /// Nearly everything in order, so that the fast path is taken.
+    calm: bool,
 }
 
 impl History {
@@ -33,7 +35,7 @@ impl History {
             partition_parked_max: random.within(3, 20),
             partition_parked_bytes_max: random.within(40, 400),
             ahead_max: random.within(3, 14),
-            append_max: random.within(2, 10),
+            append_max: random.within(2, 12),
         };
         let entities = entities(random);
         let epoch = boundary(random).min(NUMBER_MAX - 300);
@@ -43,8 +45,10 @@ impl History {
             epochs: vec![epoch; entities.len()],
             entities,
             ids: 0,
+            calm: random.percent(35),
         };
-        if numbering == Numbering::Producer && history.topic.policy.ordering == Ordering::Enforce {
+        let enforced = history.topic.policy.ordering == Ordering::Enforce;
+        if numbering == Numbering::Producer && enforced && !history.calm {
             history.plant(random, first);
         }
         history
@@ -72,34 +76,43 @@ impl History {
     pub async fn next_batch(&mut self, random: &mut Random, memory: &MemoryStore, partition: &PartitionId) -> Batch {
         let size = if random.percent(3) { 0 } else { random.within(1, 6) };
         let mut arrived = Vec::new();
-        let mut run = None;
+        let mut following = HashMap::new();
         for _ in 0..size {
-            let offer = match run.take() {
-                Some((at, following)) => self.offer(random, at, following),
-                None => {
-                    let at = random.below(self.entities.len() as u64) as usize;
+            let at = random.below(self.entities.len() as u64) as usize;
+            let sequence = match following.get(&at) {
+                Some(sequence) if self.calm || random.percent(40) => *sequence,
+                _ => {
                     let lane = memory.resume(partition, &self.entities[at]).await.unwrap();
-                    let next = lane.as_ref().map_or(self.topic.policy.first.get(), |lane| lane.next.get());
-                    let sequence = self.sequence(random, next);
-                    self.offer(random, at, sequence)
+                    self.sequence(random, lane.as_ref())
                 }
             };
-            if let (true, Position::Given(sequence)) = (random.percent(40), offer.event.position) {
-                let at = self.entities.iter().position(|entity| *entity == offer.entity).unwrap();
-                run = Some((at, sequence.get() + 1));
-            }
-            arrived.push((offer, ()));
+            following.insert(at, sequence + 1);
+            arrived.push((self.offer(random, at, sequence), ()));
         }
         Batch::form(arrived).0
     }
 
     /// Mostly the one whose turn it is; else ahead, behind or far out.
-    fn sequence(&self, random: &mut Random, next: u64) -> u64 {
+    fn sequence(&self, random: &mut Random, lane: Option<&LaneState>) -> u64 {
         let first = self.topic.policy.first.get();
-        let sequence = match random.below(100) {
-            0..=44 => next,
-            45..=73 => next + random.within(1, 4),
-            74..=94 => next.saturating_sub(random.within(1, 12)),
+        let next = lane.map_or(first, |lane| lane.next.get());
+        let one_of = |random: &mut Random, ranges: &Ranges| {
+            let ranges: Vec<_> = ranges.iter().collect();
+            if ranges.is_empty() {
+                return next;
+            }
+            let range = random.pick(&ranges);
+            random.within(range.first.get(), range.last.get())
+        };
+        if self.calm && random.percent(99) {
+            return next;
+        }
+        let sequence = match (random.below(100), lane) {
+            (0..=24, _) => next,
+            (25..=54, _) => next + random.within(1, 4),
+            (55..=69, _) => next.saturating_sub(random.within(1, 12)),
+            (70..=84, Some(lane)) => one_of(random, &lane.missing),
+            (85..=94, Some(LaneState { parked: Some(parked), .. })) => one_of(random, &parked.sequences),
             _ => next + self.topic.policy.ahead_max + random.below(3),
         };
         sequence.max(first)
@@ -107,20 +120,15 @@ impl History {
 
     fn offer(&mut self, random: &mut Random, at: usize, sequence: u64) -> Offer {
         let epoch = match random.below(100) {
-            0..=4 => {
+            0 => {
                 self.epochs[at] += random.within(1, 2);
                 self.epochs[at]
             }
-            5..=9 => self.epochs[at].saturating_sub(random.within(1, 2)),
+            1 => self.epochs[at].saturating_sub(random.within(1, 2)),
             _ => self.epochs[at],
         };
-        let sequence = if random.percent(20) && epoch == self.epochs[at] && random.percent(20) {
-            self.topic.policy.first.get()
-        } else {
-            sequence
-        };
         // The same event has the same payload, unless somebody uses its number twice.
-        let twin = if random.percent(6) { "twin" } else { "" };
+        let twin = if random.percent(8) { "twin" } else { "" };
         let long = "x".repeat((sequence % 7) as usize * 3);
         let position = match self.topic.numbering {
             Numbering::Producer => Position::Given(Sequence::new(sequence).unwrap()),
@@ -135,7 +143,7 @@ impl History {
             event: Event {
                 epoch: Epoch::new(epoch).unwrap(),
                 position,
-                terminal: sequence % 11 == 10,
+                terminal: sequence % 23 == 22 && !(self.calm && random.percent(97)),
                 payload: Payload {
                     kind: format!("k{}", sequence % 3).into(),
                     attrs: format!(r#"{{"n":{}}}"#, random.below(3)).into(),

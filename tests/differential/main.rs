@@ -20,7 +20,7 @@ use pair::Pair;
 use support::{Random, number_from_env, redis_server};
 
 const STEPS: u64 = 100_000;
-const HISTORY_STEPS: u64 = 250;
+const HISTORY_STEPS: u64 = 100;
 
 /// In how many steps something was seen.
 #[derive(Default)]

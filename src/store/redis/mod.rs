@@ -27,7 +27,7 @@ use self::{
 };
 pub use self::{link::RedisSettings, report::ServerReport};
 use super::{
-    Admitted, Batch, Entry, Measure, OpenError, PartitionId, Store, StoreError, StreamId, TopicRecord,
+    Admitted, Batch, Entry, Measure, OpenError, PartitionId, Store, StoreError, StoreKind, StreamId, TopicRecord,
     TopicSpec,
     keys::{PartitionKeys, TOPIC_PATTERN, topic_key, topic_of_key},
     topic::{WIRE_VERSION, policy_text},
@@ -148,6 +148,10 @@ impl RedisStore {
 impl Store for RedisStore {
     fn describe(&self) -> String {
         format!("Redis at {}", self.link.address())
+    }
+
+    fn kind(&self) -> StoreKind {
+        StoreKind::Redis
     }
 
     fn open<'a>(&'a self, topic: &'a TopicSpec) -> BoxFuture<'a, Result<(), OpenError>> {

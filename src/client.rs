@@ -1,0 +1,134 @@
+//! A producer's connection to a sidecar: pipelined, one answer for each request.
+//!
+//! [`Publisher::submit`] only queues, so that a caller decides the order of sending;
+//! awaiting what it returns gives the results. Any error may be answered by
+//! submitting the same events again: publishing is idempotent.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use futures_util::stream;
+use tokio::sync::{mpsc, oneshot};
+use tonic::{
+    Status, Streaming,
+    transport::{Channel, Endpoint},
+};
+
+use crate::grpc::pb::{self, ingest_client::IngestClient};
+
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    #[error("{target} is not an address; write http://host:port or unix:/path/to/socket")]
+    Target { target: String },
+    #[error("cannot reach {target}: {reason}; is the sidecar running there?")]
+    Unreachable { target: String, reason: String },
+    #[error("the sidecar answered: {0}")]
+    Status(Box<Status>),
+    #[error("the connection to the sidecar was lost before the answer came; publishing again is safe")]
+    Lost,
+    #[error("{message}")]
+    Failed { code: u32, message: String, retry_after_ms: u32 },
+}
+
+/// Connects to `http://host:port` or `unix:/path`.
+pub async fn connect(target: &str) -> Result<IngestClient<Channel>, ClientError> {
+    let wrong = || ClientError::Target { target: target.to_owned() };
+    let address = if target.contains("://") || target.starts_with("unix:") {
+        target.to_owned()
+    } else {
+        format!("http://{target}")
+    };
+    let endpoint = Endpoint::from_shared(address).map_err(|_| wrong())?;
+    let channel = endpoint.tcp_nodelay(true).connect().await.map_err(|error| ClientError::Unreachable {
+        target: target.to_owned(),
+        reason: innermost(&error),
+    })?;
+    Ok(IngestClient::new(channel))
+}
+
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut deepest = error;
+    while let Some(source) = deepest.source() {
+        deepest = source;
+    }
+    deepest.to_string()
+}
+
+type Waiting = Mutex<Option<HashMap<u64, oneshot::Sender<Result<Vec<pb::Result>, ClientError>>>>>;
+
+/// One `PublishStream` call. Dropping it closes the stream.
+pub struct Publisher {
+    topic: String,
+    next: AtomicU64,
+    requests: mpsc::UnboundedSender<pb::PublishStreamRequest>,
+    /// `None` once the stream has ended.
+    waiting: Arc<Waiting>,
+}
+
+impl Publisher {
+    pub async fn open(mut client: IngestClient<Channel>, topic: &str) -> Result<Self, ClientError> {
+        let (requests, queue) = mpsc::unbounded_channel();
+        let outgoing = stream::unfold(queue, |mut queue: mpsc::UnboundedReceiver<_>| async move {
+            queue.recv().await.map(|request| (request, queue))
+        });
+        let answers = client.publish_stream(outgoing).await;
+        let answers = answers.map_err(|status| ClientError::Status(Box::new(status)))?.into_inner();
+        let waiting = Arc::new(Mutex::new(Some(HashMap::new())));
+        tokio::spawn(dispatch(answers, waiting.clone()));
+        Ok(Publisher { topic: topic.to_owned(), next: AtomicU64::new(0), requests, waiting })
+    }
+
+    /// Queues a request; requests are sent in the order of these calls. The caller
+    /// bounds how many it leaves unanswered.
+    pub fn submit(
+        &self,
+        events: Vec<pb::Event>,
+    ) -> impl Future<Output = Result<Vec<pb::Result>, ClientError>> + Send + use<> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        if let Some(waiting) = &mut *self.waiting.lock().expect("nobody panics holding it") {
+            waiting.insert(number, answer);
+        }
+        let request = pb::PublishStreamRequest { number, topic: self.topic.clone(), events };
+        // If the stream has ended, the dropped sender says so.
+        let _ = self.requests.send(request);
+        async move { answered.await.unwrap_or(Err(ClientError::Lost)) }
+    }
+}
+
+async fn dispatch(mut answers: Streaming<pb::PublishStreamResponse>, waiting: Arc<Waiting>) {
+    let ended = loop {
+        match answers.message().await {
+            Ok(Some(response)) => {
+                let mut waiting = waiting.lock().expect("nobody panics holding it");
+                let waiting = waiting.as_mut().expect("only the end of this task takes it");
+                for answer in response.answers {
+                    if let Some(sender) = waiting.remove(&answer.number) {
+                        let _ = sender.send(outcome(answer));
+                    }
+                }
+            }
+            Ok(None) => break None,
+            Err(status) => break Some(status),
+        }
+    };
+    let unanswered = waiting.lock().expect("nobody panics holding it").take();
+    for sender in unanswered.into_iter().flat_map(HashMap::into_values) {
+        let error = ended.clone().map_or(ClientError::Lost, |status| ClientError::Status(Box::new(status)));
+        let _ = sender.send(Err(error));
+    }
+}
+
+fn outcome(answer: pb::Answer) -> Result<Vec<pb::Result>, ClientError> {
+    match answer.failure {
+        None => Ok(answer.results),
+        Some(pb::Failure { code, message, retry_after_ms }) => {
+            Err(ClientError::Failed { code, message, retry_after_ms })
+        }
+    }
+}

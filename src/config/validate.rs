@@ -1,0 +1,198 @@
+//! Relations between keys: what no file may say, and what to write instead.
+
+use std::net::SocketAddr;
+
+use super::{Config, ConfigError, MEMORY_URL, TopicConfig};
+use crate::order::{NUMBER_MAX, Policy};
+
+/// The largest event data that can be configured.
+const EVENT_BYTES_CEILING: usize = 4 << 20;
+/// What an event weighs besides its data: entity, type, attributes, framing.
+const ENVELOPE_BYTES: usize = 1 << 10;
+const PARTITIONS_MAX: u32 = 1024;
+
+impl Config {
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        self.validate_process()?;
+        self.validate_store()?;
+        self.validate_limits()?;
+        require(!self.topics.is_empty(), "topics", || {
+            "there is no topic; add a section [topics.NAME], for example [topics.evaluations]".to_owned()
+        })?;
+        self.topics.iter().try_for_each(|(name, topic)| topic.validate(name))
+    }
+
+    fn validate_process(&self) -> Result<(), ConfigError> {
+        at_least("threads", self.threads, 1)?;
+        require(!(self.listen.grpc.is_empty() && self.listen.socket.is_empty()), "listen", || {
+            "nothing to listen on; set listen.grpc, listen.socket or both".to_owned()
+        })?;
+        for (key, address) in [("listen.grpc", &self.listen.grpc), ("listen.web", &self.listen.web)] {
+            let is_address = address.is_empty() || address.parse::<SocketAddr>().is_ok();
+            require(is_address, key, || {
+                format!("{address:?} is not an address; write an IP and a port, for example \"127.0.0.1:7401\"")
+            })?;
+        }
+        Ok(())
+    }
+
+    fn validate_store(&self) -> Result<(), ConfigError> {
+        let store = &self.store;
+        let known = ["redis://", "redis+unix://", "unix://", "valkey://"];
+        let is_known = store.url == MEMORY_URL || known.iter().any(|scheme| store.url.starts_with(scheme));
+        require(is_known, "store.url", || {
+            let scheme = store.url.split(':').next().unwrap_or_default();
+            let tls = if matches!(scheme, "rediss" | "valkeys") { " (TLS is not built in)" } else { "" };
+            format!(
+                "the scheme {scheme:?} is not known{tls}; write \"redis://host:port/db\", \
+                 \"redis+unix:///path/to/socket\" or \"{MEMORY_URL}\" for the embedded store"
+            )
+        })?;
+        at_least("store.connect_timeout_ms", store.connect_timeout_ms, 1)?;
+        at_least("store.response_timeout_ms", store.response_timeout_ms, 1)?;
+        at_least_other(
+            ("store.wait_ms", store.wait_ms),
+            ("store.response_timeout_ms", store.response_timeout_ms),
+            "or no call is ever repeated",
+        )
+    }
+
+    fn validate_limits(&self) -> Result<(), ConfigError> {
+        let limits = &self.limits;
+        at_least("limits.event_bytes", limits.event_bytes, 1)?;
+        at_most("limits.event_bytes", limits.event_bytes, EVENT_BYTES_CEILING)?;
+        at_least("limits.request_events", limits.request_events, 1)?;
+        at_least("limits.batch_events", limits.batch_events, 1)?;
+        let append_max = usize::try_from(Policy::default().append_max).expect("it is small");
+        at_most("limits.batch_events", limits.batch_events, append_max)?;
+        at_least("limits.batch_bytes", limits.batch_bytes, 1)?;
+        at_least("limits.connection_requests", limits.connection_requests, 1)?;
+        at_least("limits.connections", limits.connections, 1)?;
+        let largest_event = limits.event_bytes + limits.attribute_bytes + ENVELOPE_BYTES;
+        at_least_other(
+            ("limits.request_bytes", limits.request_bytes),
+            ("limits.event_bytes + limits.attribute_bytes + 1024", largest_event),
+            "or the largest event allowed could never be sent",
+        )?;
+        at_least_other(
+            ("limits.in_flight_bytes", limits.in_flight_bytes),
+            ("limits.request_bytes", limits.request_bytes),
+            "or the largest request allowed could never be taken in",
+        )?;
+        at_least_other(
+            ("limits.in_flight_events", limits.in_flight_events),
+            ("limits.request_events", limits.request_events),
+            "or the largest request allowed could never be taken in",
+        )?;
+        at_least_other(
+            ("limits.stream_in_flight", limits.stream_in_flight),
+            ("limits.request_events", limits.request_events),
+            "or the largest request allowed could never be taken in by a stream",
+        )?;
+        // Permits are counted in 32 bits.
+        at_most("limits.in_flight_bytes", limits.in_flight_bytes, u32::MAX as usize >> 3)
+    }
+}
+
+impl TopicConfig {
+    fn validate(&self, name: &str) -> Result<(), ConfigError> {
+        let is_name = (1..=64).contains(&name.len())
+            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+        require(is_name, &format!("topics.{name:?}"), || {
+            "a topic's name has 1 to 64 characters a-z, 0-9 and '-'".to_owned()
+        })?;
+        let key = |key: &str| format!("topics.{name}.{key}");
+        at_least(&key("partitions"), self.partitions, 1)?;
+        at_most(&key("partitions"), self.partitions, PARTITIONS_MAX)?;
+        at_least(&key("parked_max"), self.parked_max, 1)?;
+        at_least(&key("parked_bytes_max"), self.parked_bytes_max, 1)?;
+        at_least(&key("ahead_max"), self.ahead_max, 1)?;
+        at_most(&key("first_sequence"), self.first_sequence, NUMBER_MAX)?;
+        at_least_other(
+            (&key("partition_parked_max"), self.partition_parked_max),
+            (&key("parked_max"), self.parked_max),
+            "or a single lane could never use its share",
+        )?;
+        at_least_other(
+            (&key("partition_parked_bytes_max"), self.partition_parked_bytes_max),
+            (&key("parked_bytes_max"), self.parked_bytes_max),
+            "or a single lane could never use its share",
+        )?;
+        at_least_other(
+            (&key("ahead_max"), self.ahead_max),
+            (&key("parked_max"), self.parked_max),
+            "or parked_max could never be reached",
+        )?;
+        self.spec(name).map(drop)
+    }
+}
+
+fn require(holds: bool, key: &str, reason: impl FnOnce() -> String) -> Result<(), ConfigError> {
+    if holds { Ok(()) } else { Err(ConfigError::Impossible { key: key.to_owned(), reason: reason() }) }
+}
+
+fn at_least<N: PartialOrd + std::fmt::Display>(key: &str, value: N, least: N) -> Result<(), ConfigError> {
+    require(value >= least, key, || format!("{value} is too small; write at least {least}"))
+}
+
+fn at_most<N: PartialOrd + std::fmt::Display>(key: &str, value: N, most: N) -> Result<(), ConfigError> {
+    require(value <= most, key, || format!("{value} is too large; write at most {most}"))
+}
+
+fn at_least_other<N: PartialOrd + std::fmt::Display>(
+    (key, value): (&str, N),
+    (other_key, other): (&str, N),
+    or_else: &str,
+) -> Result<(), ConfigError> {
+    require(value >= other, key, || {
+        format!("{value} is less than {other_key} ({other}), {or_else}; write at least {other}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(change: impl FnOnce(&mut Config)) -> String {
+        let mut config = Config::default();
+        change(&mut config);
+        config.validate().expect_err("the relation is impossible").to_string()
+    }
+
+    #[test]
+    fn the_defaults_are_possible() {
+        assert_eq!(Config::default().validate(), Ok(()));
+    }
+
+    #[test]
+    fn impossible_relations_are_refused_with_what_to_write_instead() {
+        assert_eq!(
+            refused(|config| config.limits.in_flight_events = 10),
+            "limits.in_flight_events: 10 is less than limits.request_events (1024), or the largest request \
+             allowed could never be taken in; write at least 1024"
+        );
+        assert_eq!(
+            refused(|config| config.limits.event_bytes = 5 << 20),
+            "limits.event_bytes: 5242880 is too large; write at most 4194304"
+        );
+        assert!(refused(|config| config.topics.clear()).contains("add a section [topics.NAME]"));
+        assert!(refused(|config| config.listen.grpc = "localhost".into()).contains("127.0.0.1:7401"));
+        assert!(refused(|config| config.listen.grpc.clear()).contains("nothing to listen on"));
+        assert!(refused(|config| config.store.url = "rediss://host".into()).contains("TLS is not built in"));
+        assert!(refused(|config| config.store.wait_ms = 1).contains("store.response_timeout_ms"));
+    }
+
+    #[test]
+    fn topics_are_checked_by_name() {
+        let topic = |change: fn(&mut TopicConfig)| {
+            refused(|config| change(config.topics.get_mut("evaluations").expect("it is the default")))
+        };
+        assert!(topic(|t| t.partitions = 0).starts_with("topics.evaluations.partitions: 0 is too small"));
+        assert!(topic(|t| t.first_sequence = 1 << 53).contains("first_sequence"));
+        assert!(topic(|t| t.parked_max = 200_000).contains("partition_parked_max"));
+        let bad_name = refused(|config| {
+            config.topics.insert("Evaluations!".into(), TopicConfig::default());
+        });
+        assert!(bad_name.contains("1 to 64 characters"), "{bad_name}");
+    }
+}

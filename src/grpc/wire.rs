@@ -1,0 +1,243 @@
+//! Between the wire and the domain: events in, verdicts out.
+//!
+//! Everything that can be wrong with an event by itself is found here, with the field
+//! and a sentence, before the rules see it.
+
+use super::{Limits, pb};
+use crate::{
+    ingest::{Invalid, Outcome, Topic},
+    order::{Entity, Epoch, Event, LaneState, Position, Refusal, Sequence, Verdict},
+    store::{Decision, Numbering, Offer, Payload, StreamId, id_digest},
+};
+
+const TYPE_BYTES_MAX: usize = 64;
+const EXTENSION_NAME_MAX: usize = 32;
+/// Prefix of the types of markers.
+const RESERVED_TYPES: &str = "seriatim.";
+/// Attribute names that have a meaning of their own.
+const RESERVED_NAMES: [&str; 16] = [
+    "contenttype", "data", "datacontenttype", "entity", "epoch", "from", "id", "order", "previous", "reason",
+    "sequence", "source", "specversion", "terminal", "time", "waited",
+];
+
+/// Checks one event and turns it into an offer for the topic.
+pub fn offer(event: pb::Event, topic: &Topic, limits: &Limits) -> Result<Offer, Invalid> {
+    let entity = Entity::new(&event.entity)
+        .map_err(|error| invalid("entity", "entity_bytes", error.to_string()))?;
+    check_type(&event.r#type)?;
+    if event.data.len() > limits.event_bytes {
+        let detail = format!(
+            "data has {} bytes, limits.event_bytes allows {}; keep large payloads elsewhere and send a reference",
+            event.data.len(),
+            limits.event_bytes
+        );
+        return Err(invalid("data", "event_bytes", detail));
+    }
+    check_attributes(&event, limits)?;
+    let epoch = Epoch::new(event.epoch).map_err(|error| invalid("epoch", "number_max", error.to_string()))?;
+    let position = position(&event, topic)?;
+    let terminal = event.terminal || topic.terminal_types.contains(&event.r#type);
+    let attrs = attrs_json(&event, terminal).into_boxed_str();
+    let payload = Payload { kind: event.r#type.into_boxed_str(), attrs, data: event.data };
+    Ok(Offer { entity, event: Event { epoch, position, terminal, payload } })
+}
+
+fn invalid(field: &'static str, reason: &'static str, detail: String) -> Invalid {
+    Invalid { field, reason, detail }
+}
+
+fn check_type(kind: &str) -> Result<(), Invalid> {
+    if !(1..=TYPE_BYTES_MAX).contains(&kind.len()) {
+        let detail = format!("a type has 1 to {TYPE_BYTES_MAX} bytes, this one has {}", kind.len());
+        return Err(invalid("type", "type_bytes", detail));
+    }
+    if kind.starts_with(RESERVED_TYPES) {
+        let detail = format!("types that begin with {RESERVED_TYPES:?} are reserved for markers");
+        return Err(invalid("type", "reserved", detail));
+    }
+    Ok(())
+}
+
+fn check_attributes(event: &pb::Event, limits: &Limits) -> Result<(), Invalid> {
+    let own = event.id.len() + event.source.len() + event.time.len() + event.datacontenttype.len();
+    let extensions: usize = event.attributes.iter().map(|(name, value)| name.len() + value.len()).sum();
+    if own + extensions > limits.attribute_bytes {
+        let detail = format!(
+            "id, source, time, datacontenttype and attributes have {} bytes together, limits.attribute_bytes \
+             allows {}",
+            own + extensions,
+            limits.attribute_bytes
+        );
+        return Err(invalid("attributes", "attribute_bytes", detail));
+    }
+    for name in event.attributes.keys() {
+        let is_name = (1..=EXTENSION_NAME_MAX).contains(&name.len())
+            && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        if !is_name {
+            let detail = format!("{name:?} is no attribute name: 1 to {EXTENSION_NAME_MAX} characters a-z, 0-9");
+            return Err(invalid("attributes", "attribute_name", detail));
+        }
+        if RESERVED_NAMES.contains(&name.as_str()) {
+            let detail = format!("{name:?} has a meaning of its own; use the event's field, or another name");
+            return Err(invalid("attributes", "reserved", detail));
+        }
+    }
+    Ok(())
+}
+
+fn position(event: &pb::Event, topic: &Topic) -> Result<Position, Invalid> {
+    let of_topic = &topic.spec.name;
+    match (topic.spec.numbering, event.sequence) {
+        (Numbering::Producer, Some(number)) => {
+            let sequence = Sequence::new(number)
+                .map_err(|error| invalid("sequence", "number_max", error.to_string()))?;
+            let first = topic.spec.policy.first;
+            if sequence < first {
+                let detail = format!("sequence {number} lies before {first}, the first one of topic {of_topic}");
+                return Err(invalid("sequence", "first_sequence", detail));
+            }
+            Ok(Position::Given(sequence))
+        }
+        (Numbering::Producer, None) => {
+            let detail = format!("topic {of_topic} is numbered by its producers: every event needs a sequence");
+            Err(invalid("sequence", "numbering", detail))
+        }
+        (Numbering::Assigned, Some(_)) => {
+            let detail = format!("topic {of_topic} assigns sequences by arrival: leave the sequence out");
+            Err(invalid("sequence", "numbering", detail))
+        }
+        (Numbering::Assigned, None) if event.id.is_empty() => {
+            let detail = format!("topic {of_topic} recognises duplicates by id: every event needs one");
+            Err(invalid("id", "numbering", detail))
+        }
+        (Numbering::Assigned, None) => Ok(Position::Assigned { id: id_digest(&event.id) }),
+    }
+}
+
+/// The attributes as compact JSON; absent ones are left out.
+fn attrs_json(event: &pb::Event, terminal: bool) -> String {
+    let own = [
+        ("id", &event.id),
+        ("source", &event.source),
+        ("time", &event.time),
+        ("contenttype", &event.datacontenttype),
+    ];
+    let own = own.into_iter().filter(|(_, value)| !value.is_empty());
+    let extensions = event.attributes.iter().map(|(name, value)| (name.as_str(), value));
+    let mut json = String::from("{");
+    for (name, value) in own.chain(extensions) {
+        if json.len() > 1 {
+            json.push(',');
+        }
+        let value = serde_json::to_string(value).expect("a text is always JSON");
+        json.extend(["\"", name, "\":", &value]);
+    }
+    if terminal {
+        json.push_str(if json.len() > 1 { ",\"terminal\":true" } else { "\"terminal\":true" });
+    }
+    json.push('}');
+    json
+}
+
+/// What a request weighs while it is in flight.
+pub fn weight(events: &[pb::Event]) -> usize {
+    const ENVELOPE: usize = 256;
+    events.iter().map(|event| event.data.len() + event.entity.len() + ENVELOPE).sum()
+}
+
+/// Why a request as a whole has no results.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failed {
+    Unavailable(String),
+    Broken(String),
+}
+
+/// The results of a request, in its order; or why there are none. An event whose
+/// outcome is unknown fails the whole request: publishing it again is always safe.
+pub fn results(outcomes: Vec<Outcome>) -> Result<Vec<pb::Result>, Failed> {
+    outcomes.into_iter().map(result).collect()
+}
+
+fn result(outcome: Outcome) -> Result<pb::Result, Failed> {
+    match outcome {
+        Outcome::Decided(Decision { verdict, id }) => Ok(decided(verdict, id)),
+        Outcome::Invalid(Invalid { field, reason, detail }) => Ok(pb::Result {
+            verdict: pb::Verdict::Invalid.into(),
+            field: field.to_owned(),
+            reason: reason.to_owned(),
+            detail,
+            ..Default::default()
+        }),
+        Outcome::Refused { reason, detail } => Ok(refused(reason, detail)),
+        Outcome::Unavailable(message) => Err(Failed::Unavailable(message)),
+        Outcome::Broken(message) => Err(Failed::Broken(message)),
+    }
+}
+
+/// How long a refused event should wait: long enough for a gap to close.
+const RETRY_AFTER_MS: u32 = 100;
+
+fn refused(reason: &str, detail: String) -> pb::Result {
+    pb::Result {
+        verdict: pb::Verdict::Refused.into(),
+        reason: reason.to_owned(),
+        detail,
+        retry_after_ms: RETRY_AFTER_MS,
+        ..Default::default()
+    }
+}
+
+fn decided(verdict: Verdict, id: Option<StreamId>) -> pb::Result {
+    let stream_id = id.map(|id| id.to_string()).unwrap_or_default();
+    let plain = |verdict: pb::Verdict, sequence: Sequence| pb::Result {
+        verdict: verdict.into(),
+        stream_id: stream_id.clone(),
+        sequence: sequence.get(),
+        ..Default::default()
+    };
+    match verdict {
+        Verdict::Released { sequence } => plain(pb::Verdict::Released, sequence),
+        Verdict::Passed { sequence } => plain(pb::Verdict::Passed, sequence),
+        Verdict::Late { sequence } => plain(pb::Verdict::Late, sequence),
+        Verdict::Duplicate { sequence } => plain(pb::Verdict::Duplicate, sequence),
+        Verdict::Parked { .. } => pb::Result { verdict: pb::Verdict::Parked.into(), ..Default::default() },
+        Verdict::Conflict => pb::Result {
+            verdict: pb::Verdict::Conflict.into(),
+            detail: "another event with this entity, epoch and sequence is parked; do not retry".to_owned(),
+            ..Default::default()
+        },
+        Verdict::Stale { epoch } => pb::Result {
+            verdict: pb::Verdict::Stale.into(),
+            reason: "epoch".to_owned(),
+            detail: format!("the entity is in epoch {epoch}; do not retry"),
+            ..Default::default()
+        },
+        Verdict::Refused(refusal) => refused(refusal.name(), refusal_detail(refusal)),
+        Verdict::Again => unreachable!("an undecided event is offered again, not answered"),
+    }
+}
+
+fn refusal_detail(refusal: Refusal) -> String {
+    let detail = match refusal {
+        Refusal::AheadMax => "too far ahead of the sequence that is released next; is the numbering right?",
+        Refusal::ParkedMax => "too many events of this entity wait for a missing one; send that one first",
+        Refusal::ParkedBytesMax => "too many bytes of this entity wait for a missing event; send that one first",
+        Refusal::PartitionParkedMax => "too many events of this partition wait for missing ones",
+        Refusal::PartitionParkedBytesMax => "too many bytes of this partition wait for missing events",
+    };
+    format!("{detail} (topic setting {})", refusal.name())
+}
+
+pub fn resumed(state: Option<LaneState>, topic: &Topic) -> pb::ResumeResponse {
+    let Some(state) = state else {
+        return pb::ResumeResponse { next: topic.spec.policy.first.get(), ..Default::default() };
+    };
+    let parked = state.parked.iter().flat_map(|parked| parked.sequences.iter());
+    pb::ResumeResponse {
+        known: true,
+        epoch: state.epoch.get(),
+        next: state.next.get(),
+        parked: parked.map(|range| pb::Range { first: range.first.get(), last: range.last.get() }).collect(),
+        closed: state.closed,
+    }
+}

@@ -1,0 +1,220 @@
+//! The task that owns one partition: its queue, its batches, its one call in flight.
+//!
+//! It begins with a call without events: whatever an earlier process left half
+//! drained goes on. That is all the recovery there is.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+
+use super::{Options, Ports, outcome::Outcome, request::Ticket};
+use crate::{
+    metrics::TopicMetrics,
+    order::{Entity, Position, Verdict},
+    random::Random,
+    store::{Admitted, Batch, Offer, PartitionId, Path, StoreError},
+};
+
+/// Events of one entity that an assigned lane may have in flight: far fewer than the
+/// 64 ids it remembers, so that a retry is always recognised.
+pub const ASSIGNED_IN_FLIGHT_MAX: usize = 16;
+
+/// The first wait after a store error; it doubles up to the longest.
+const BACKOFF_FIRST: Duration = Duration::from_millis(5);
+const BACKOFF_LONGEST: Duration = Duration::from_millis(500);
+
+pub(super) struct Submission {
+    pub offer: Offer,
+    pub ticket: Ticket,
+    /// When it arrived, on the port's clock.
+    pub received: Duration,
+}
+
+pub(super) struct Owner {
+    id: PartitionId,
+    options: Options,
+    ports: Ports,
+    metrics: Arc<TopicMetrics>,
+    random: Random,
+    waiting: VecDeque<Submission>,
+    /// Waiting events per entity, of topics whose lanes assign sequences.
+    assigned: HashMap<Entity, usize>,
+    /// The last call ran out of room, or there was none yet.
+    more: bool,
+    store_answers: bool,
+}
+
+impl Owner {
+    pub fn new(
+        id: PartitionId,
+        options: Options,
+        ports: Ports,
+        metrics: Arc<TopicMetrics>,
+        random: Random,
+    ) -> Self {
+        let (waiting, assigned) = (VecDeque::new(), HashMap::new());
+        Owner { id, options, ports, metrics, random, waiting, assigned, more: true, store_answers: true }
+    }
+
+    pub async fn run(mut self, mut queue: mpsc::UnboundedReceiver<Submission>) {
+        loop {
+            if self.waiting.is_empty() && !self.more {
+                let Some(first) = queue.recv().await else { return };
+                self.enqueue(first);
+                // Lets the connections finish decoding what they have already read:
+                // a burst then becomes one batch instead of a small and a large one.
+                tokio::task::yield_now().await;
+            }
+            while let Ok(submission) = queue.try_recv() {
+                self.enqueue(submission);
+            }
+            self.commit().await;
+            if queue.is_closed() && self.waiting.is_empty() && queue.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn enqueue(&mut self, submission: Submission) {
+        if let Position::Assigned { .. } = submission.offer.event.position {
+            let waiting = self.assigned.entry(submission.offer.entity.clone()).or_default();
+            if *waiting >= ASSIGNED_IN_FLIGHT_MAX {
+                let detail = format!(
+                    "{ASSIGNED_IN_FLIGHT_MAX} events of this entity are in flight; wait for their verdicts"
+                );
+                let outcome = Outcome::Refused { reason: "assigned_in_flight", detail };
+                outcome.count(&self.metrics);
+                submission.ticket.settle(outcome);
+                return;
+            }
+            *waiting += 1;
+        }
+        self.waiting.push_back(submission);
+    }
+
+    /// Offers the next batch and answers what was decided.
+    async fn commit(&mut self) {
+        let (batch, submitted) = self.next_batch();
+        let offered = self.offer(&batch).await;
+        let now = self.ports.clock.now();
+        match offered {
+            Ok(admitted) => {
+                self.more = admitted.more;
+                self.metrics.drained.inc_by(admitted.drained);
+                self.metrics.after_terminal.inc_by(admitted.after_terminal);
+                let mut undecided = Vec::new();
+                for ((decision, offer), (ticket, received)) in
+                    admitted.decisions.into_iter().zip(batch.into_offers()).zip(submitted)
+                {
+                    if decision.verdict == Verdict::Again {
+                        undecided.push(Submission { offer, ticket, received });
+                        continue;
+                    }
+                    let depth = if let Verdict::Parked { depth } = decision.verdict { depth } else { 0 };
+                    self.metrics.lane_depth.observe(depth as f64);
+                    self.metrics.publish_seconds.observe(now.saturating_sub(received).as_secs_f64());
+                    self.settle(&offer, ticket, Outcome::Decided(decision));
+                }
+                undecided.into_iter().rev().for_each(|submission| self.waiting.push_front(submission));
+            }
+            Err(error) => {
+                // What was left half drained is still there; try again unless it is no use.
+                self.more &= error.is_passing();
+                for (offer, (ticket, _)) in batch.into_offers().into_iter().zip(submitted) {
+                    let outcome = match &error {
+                        StoreError::NotExecuted(_) | StoreError::Ambiguous(_) => {
+                            Outcome::Unavailable(error.to_string())
+                        }
+                        StoreError::Broken(_) => Outcome::Broken(error.to_string()),
+                    };
+                    self.settle(&offer, ticket, outcome);
+                }
+            }
+        }
+    }
+
+    fn settle(&mut self, offer: &Offer, ticket: Ticket, outcome: Outcome) {
+        if let Position::Assigned { .. } = offer.event.position {
+            let waiting = self.assigned.get_mut(&offer.entity).expect("it was counted when it came");
+            *waiting -= 1;
+            if *waiting == 0 {
+                self.assigned.remove(&offer.entity);
+            }
+        }
+        outcome.count(&self.metrics);
+        ticket.settle(outcome);
+    }
+
+    /// The longest run of waiting events within the limits; a large one alone.
+    fn next_batch(&mut self) -> (Batch, Vec<(Ticket, Duration)>) {
+        let (mut events, mut bytes) = (0, 0);
+        for submission in self.waiting.iter().take(self.options.batch_events) {
+            bytes += submission.offer.size();
+            if events > 0 && bytes > self.options.batch_bytes {
+                break;
+            }
+            events += 1;
+        }
+        let taken = self.waiting.drain(..events).map(|s| (s.offer, (s.ticket, s.received)));
+        Batch::form(taken.collect())
+    }
+
+    /// Offers a batch until the store answers, or for as long as events may wait.
+    async fn offer(&mut self, batch: &Batch) -> Result<Admitted, StoreError> {
+        let begun = self.ports.clock.now();
+        let mut backoff = BACKOFF_FIRST;
+        loop {
+            let called = self.ports.clock.now();
+            let outcome = self.ports.store.admit(&self.id, batch).await;
+            let now = self.ports.clock.now();
+            match outcome {
+                Ok(admitted) => {
+                    self.note_answer(batch, &admitted, now.saturating_sub(called));
+                    return Ok(admitted);
+                }
+                Err(error) => {
+                    self.note_error(&error);
+                    let waited = now.saturating_sub(begun);
+                    if !error.is_passing() || waited + backoff > self.options.store_wait {
+                        return Err(error);
+                    }
+                }
+            }
+            let wait = self.jittered(backoff);
+            self.ports.clock.sleep(wait).await;
+            backoff = (backoff * 2).min(BACKOFF_LONGEST);
+        }
+    }
+
+    /// Between half and all of it, so that partitions do not knock together.
+    fn jittered(&mut self, wait: Duration) -> Duration {
+        let half = wait / 2;
+        half + Duration::from_micros(self.random.below(half.as_micros().max(1) as u64))
+    }
+
+    fn note_answer(&mut self, batch: &Batch, admitted: &Admitted, took: Duration) {
+        if !self.store_answers {
+            self.store_answers = true;
+            info!(partition = %self.id, "the store answers again");
+        }
+        let histogram = match admitted.path {
+            Path::Fast => &self.metrics.fast_seconds,
+            Path::Slow => &self.metrics.slow_seconds,
+        };
+        histogram.observe(took.as_secs_f64());
+        self.ports.metrics.batch_events.observe(batch.offers().len() as f64);
+    }
+
+    fn note_error(&mut self, error: &StoreError) {
+        self.ports.metrics.count_store_error(error.class());
+        // Once per outage: a line for every attempt would bury everything else.
+        if std::mem::replace(&mut self.store_answers, false) {
+            warn!(partition = %self.id, %error, "the store does not answer; offering again");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! The sidecar as a whole: bind, open the topics, serve, drain.
+
+mod grpc_server;
+mod readiness;
+
+use std::{
+    collections::BTreeSet,
+    future::Future,
+    io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    net::{TcpListener, UnixListener},
+    sync::watch,
+};
+use tracing::{info, warn};
+
+use self::readiness::Readiness;
+use crate::{
+    clock::{Clock, SystemClock},
+    config::Config,
+    grpc::{self, Connections, IngestService, Listener},
+    ingest::{self, Ingest, Ports, Tasks},
+    metrics::Metrics,
+    random::Random,
+    store::{OpenError, Store, TopicSpec},
+    web,
+};
+
+/// Where the sidecar listens, as bound: port 0 has become a real one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Bound {
+    pub grpc: Option<SocketAddr>,
+    pub socket: Option<PathBuf>,
+    pub web: Option<SocketAddr>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error("cannot listen on {address}: {source}")]
+    Bind { address: String, source: io::Error },
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    #[error("{0}")]
+    Config(#[from] crate::config::ConfigError),
+    #[error("the gRPC server stopped: {0}")]
+    Grpc(#[from] tonic::transport::Error),
+}
+
+/// Serves until `shutdown` resolves, then drains. `on_ready` is called once, when
+/// all topics are open and the addresses answer.
+pub async fn run(
+    config: Config,
+    store: Arc<dyn Store>,
+    mut random: Random,
+    on_ready: impl FnOnce(&Bound),
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let (listeners, web_listener, bound) = bind(&config).await?;
+    let metrics = Arc::new(Metrics::default());
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
+    let ports = Ports { store: store.clone(), clock: clock.clone(), metrics: metrics.clone() };
+    let (readiness, health) = Readiness::new(metrics.clone());
+    if let Some(listener) = web_listener {
+        let state = web::WebState { metrics: metrics.clone(), ready: readiness.watch(), store: store.clone() };
+        tokio::spawn(web::serve(listener, state));
+    }
+
+    let specs = topic_specs(&config)?;
+    for (spec, _) in &specs {
+        open(&ports, spec, config.store.start_wait()).await?;
+    }
+    let (ingest, tasks) = Ingest::start(specs, ingest_options(&config), ports, Random::from_seed(random.next()));
+    let (drain, draining) = watch::channel(false);
+    let service = IngestService::new(ingest.clone(), grpc_limits(&config), metrics.clone(), draining.clone());
+    let connections = Connections::new(config.limits.connections, metrics);
+    let server = tokio::spawn(grpc_server::serve(service, health, listeners, connections, draining, config.limits.clone()));
+    let watcher = tokio::spawn(readiness.clone().watch_store(store, clock));
+    readiness.set(true).await;
+    on_ready(&bound);
+
+    shutdown.await;
+    info!("draining: no new requests, open ones are answered");
+    watcher.abort();
+    readiness.set(false).await;
+    let _ = drain.send(true);
+    let drained = drain_all(server, ingest, tasks);
+    if tokio::time::timeout(Duration::from_millis(config.limits.drain_ms), drained).await.is_err() {
+        warn!("limits.drain_ms passed before all clients had left; their open requests are safe to repeat");
+    }
+    if let Some(path) = &bound.socket {
+        let _ = std::fs::remove_file(path);
+    }
+    info!("stopped");
+    Ok(())
+}
+
+/// Clients first, then what they had submitted.
+async fn drain_all(
+    server: tokio::task::JoinHandle<Result<(), tonic::transport::Error>>,
+    ingest: Arc<Ingest>,
+    mut tasks: Tasks,
+) {
+    match server.await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => warn!(%error, "the gRPC server stopped"),
+        Err(error) => warn!(%error, "the gRPC server stopped"),
+    }
+    drop(ingest);
+    while tasks.join_next().await.is_some() {}
+}
+
+async fn bind(config: &Config) -> Result<(Vec<Listener>, Option<TcpListener>, Bound), ServeError> {
+    let mut listeners = Vec::new();
+    let mut bound = Bound::default();
+    if let Some((listener, address)) = bind_tcp(&config.listen.grpc).await? {
+        bound.grpc = Some(address);
+        listeners.push(Listener::Tcp(listener));
+    }
+    if !config.listen.socket.is_empty() {
+        let path = PathBuf::from(&config.listen.socket);
+        listeners.push(Listener::Unix(bind_unix(&path)?));
+        bound.socket = Some(path);
+    }
+    let web = bind_tcp(&config.listen.web).await?;
+    bound.web = web.as_ref().map(|(_, address)| *address);
+    Ok((listeners, web.map(|(listener, _)| listener), bound))
+}
+
+async fn bind_tcp(address: &str) -> Result<Option<(TcpListener, SocketAddr)>, ServeError> {
+    if address.is_empty() {
+        return Ok(None);
+    }
+    let failed = |source| ServeError::Bind { address: address.to_owned(), source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let local = listener.local_addr().map_err(failed)?;
+    Ok(Some((listener, local)))
+}
+
+/// Replaces a socket that a killed process left behind, but nothing else. Only the
+/// owner and its group may connect.
+fn bind_unix(path: &Path) -> Result<UnixListener, ServeError> {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+    let failed = |source| ServeError::Bind { address: path.display().to_string(), source };
+    if let Ok(found) = std::fs::symlink_metadata(path) {
+        let in_use = || std::os::unix::net::UnixStream::connect(path).is_ok();
+        if !found.file_type().is_socket() {
+            return Err(failed(io::Error::other("something that is not a socket is there; remove it by hand")));
+        }
+        if in_use() {
+            return Err(failed(io::Error::other("another process listens there")));
+        }
+        std::fs::remove_file(path).map_err(failed)?;
+    }
+    let listener = UnixListener::bind(path).map_err(failed)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o660)).map_err(failed)?;
+    Ok(listener)
+}
+
+fn topic_specs(config: &Config) -> Result<Vec<(TopicSpec, BTreeSet<String>)>, ServeError> {
+    let spec = |(name, topic): (&String, &crate::config::TopicConfig)| {
+        Ok((topic.spec(name)?, topic.terminal_types.iter().cloned().collect()))
+    };
+    config.topics.iter().map(spec).collect()
+}
+
+/// Opens one topic, waiting for a store that is not there yet.
+async fn open(ports: &Ports, spec: &TopicSpec, wait: Duration) -> Result<(), OpenError> {
+    const RETRY_EVERY: Duration = Duration::from_millis(500);
+    let begun = ports.clock.now();
+    let mut told = false;
+    loop {
+        match ports.store.open(spec).await {
+            Ok(()) => return Ok(()),
+            Err(OpenError::Store { source, .. })
+                if source.is_passing() && ports.clock.now().saturating_sub(begun) < wait =>
+            {
+                ports.metrics.count_store_error(source.class());
+                if !std::mem::replace(&mut told, true) {
+                    warn!(error = %source, "the store is not there yet; waiting for it");
+                }
+                ports.clock.sleep(RETRY_EVERY).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn ingest_options(config: &Config) -> ingest::Options {
+    ingest::Options {
+        batch_events: config.limits.batch_events,
+        batch_bytes: config.limits.batch_bytes,
+        in_flight_events: config.limits.in_flight_events,
+        in_flight_bytes: config.limits.in_flight_bytes,
+        store_wait: config.store.wait(),
+    }
+}
+
+fn grpc_limits(config: &Config) -> grpc::Limits {
+    grpc::Limits {
+        event_bytes: config.limits.event_bytes,
+        attribute_bytes: config.limits.attribute_bytes,
+        request_events: config.limits.request_events,
+        request_bytes: config.limits.request_bytes,
+        stream_in_flight: config.limits.stream_in_flight,
+    }
+}
