@@ -13,6 +13,7 @@ pub mod config;
 pub mod grpc;
 pub mod ingest;
 pub mod metrics;
+pub mod operate;
 pub mod order;
 pub mod random;
 pub mod server;

@@ -1,5 +1,93 @@
-//! The command line.
+//! The command line: one file per command.
 
+mod config_args;
+mod demo;
+mod doctor;
+mod event_json;
+mod output;
 mod private_redis;
+mod publish;
+mod serve;
+mod topic;
+mod verify;
 
-pub use private_redis::PrivateRedis;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub use self::{event_json::EventLine, private_redis::PrivateRedis};
+
+/// Puts the events of one entity back in order: an event-ordering sidecar over Redis Streams.
+#[derive(Parser)]
+#[command(name = "seriatim", version, max_term_width = 100, after_help = EXIT_CODES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done; 1 done, and what was found is not good; 64 wrong usage or configuration; \
+    69 the store or the sidecar cannot be reached; 70 anything else.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run the sidecar until SIGTERM or SIGINT.
+    Serve(serve::ServeArgs),
+    /// See it work: 1,000 fast evaluations with shuffled, doubled and delayed events.
+    Demo(demo::DemoArgs),
+    /// Publish events from a file or standard input, one JSON object a line.
+    Publish(publish::PublishArgs),
+    /// Read a topic's streams and prove: no inversion, no unmarked gap, no duplicate.
+    Verify(verify::VerifyArgs),
+    /// List, show or delete topics.
+    Topic(topic::TopicArgs),
+    /// Check the store: is it reachable, is it fit, what could be lost?
+    Doctor(doctor::DoctorArgs),
+}
+
+/// How a command ended, if not well.
+enum Failure {
+    /// It ran; what it found is not good, and was said.
+    Found,
+    Usage(anyhow::Error),
+    Unreachable(anyhow::Error),
+    Other(anyhow::Error),
+}
+
+type Outcome = Result<(), Failure>;
+
+const EXIT_FOUND: u8 = 1;
+const EXIT_USAGE: u8 = 64;
+const EXIT_UNREACHABLE: u8 = 69;
+const EXIT_OTHER: u8 = 70;
+
+/// Parses the arguments of the process and runs the command.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(help) if !help.use_stderr() => {
+            let _ = help.print();
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            let _ = error.print();
+            return ExitCode::from(EXIT_USAGE);
+        }
+    };
+    let outcome = match cli.command {
+        Command::Serve(args) => serve::run(args),
+        Command::Demo(args) => demo::run(args),
+        Command::Publish(args) => publish::run(args),
+        Command::Verify(args) => verify::run(args),
+        Command::Topic(args) => topic::run(args),
+        Command::Doctor(args) => doctor::run(args),
+    };
+    let (code, error) = match outcome {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Found) => return ExitCode::from(EXIT_FOUND),
+        Err(Failure::Usage(error)) => (EXIT_USAGE, error),
+        Err(Failure::Unreachable(error)) => (EXIT_UNREACHABLE, error),
+        Err(Failure::Other(error)) => (EXIT_OTHER, error),
+    };
+    eprintln!("seriatim: {error:#}");
+    ExitCode::from(code)
+}

@@ -3,6 +3,8 @@
 
 mod entries;
 
+pub use entries::EntryJson;
+
 use std::sync::Arc;
 
 use axum::{Router, extract::State, http::StatusCode, response::IntoResponse, routing::get};

@@ -1,0 +1,108 @@
+//! `seriatim demo`: the problem and its cure, with real processes.
+//!
+//! A thousand evaluations run at once, each over in less than 100 ms. Their events
+//! travel through four executors' connections with different delays, some twice, so
+//! that many arrive in the wrong order. The sidecar is a child process; what came out
+//! is read back from the streams and replayed into the state machine of a storage
+//! worker that refuses `provisioning -> completed`.
+
+mod load;
+mod picture;
+mod read_back;
+mod sidecar;
+mod worker;
+
+use clap::Args;
+
+use self::{load::Load, picture::Picture, sidecar::Sidecar, worker::Workers};
+use super::{
+    Failure, Outcome, PrivateRedis,
+    config_args::block_on,
+    output::{print_json, progress},
+};
+use crate::{
+    config::MEMORY_URL,
+    order::{Sequence},
+    operate::Verifier,
+    random::Random,
+};
+
+#[derive(Args)]
+pub struct DemoArgs {
+    /// Use this Redis; its demo topic is deleted afterwards. Without it a redis-server or
+    /// valkey-server found on the PATH is started as a child, else the embedded store serves.
+    #[arg(long, value_name = "URL")]
+    redis: Option<String>,
+    /// Use the embedded store even if a Redis is at hand.
+    #[arg(long, conflicts_with = "redis")]
+    embedded: bool,
+    /// The same load with ordering off: see what goes wrong without it.
+    #[arg(long)]
+    no_order: bool,
+    /// Evaluations that run at once.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    entities: u32,
+    /// Shuffles alike when given again.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// One JSON object instead of tables.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: DemoArgs) -> Outcome {
+    block_on(demo(args))
+}
+
+async fn demo(args: DemoArgs) -> Outcome {
+    let seed = args.seed.unwrap_or_else(|| Random::from_system().below(1_000_000));
+    let (own_redis, url, store) = choose_store(&args)?;
+    if !args.json {
+        println!("store: {store}");
+        println!("load:  {} evaluations at once, seed {seed}", args.entities);
+    }
+    let topic = format!("demo-{:08x}", Random::from_system().below(1 << 32));
+    let sidecar = Sidecar::start(&url, &topic, args.no_order).await?;
+    let load = Load::plan(args.entities, &mut Random::from_seed(seed));
+    let bar = progress(Some(load.deliveries.len() as u64), "publishing", !args.json);
+    let published = load.publish(&sidecar, &topic, &bar).await;
+    bar.finish_and_clear();
+    let entries = read_back::all(&sidecar, &url, &topic).await;
+    // The topic goes even if something failed; the demo leaves nothing behind.
+    let measured = sidecar.measure(&topic).await;
+    sidecar.stop(&url, &topic).await?;
+    drop(own_redis);
+    let (published, entries, measured) = (published?, entries?, measured?);
+
+    let mut verifier = Verifier::new(Sequence::new(0).expect("0 is a sequence"));
+    entries.iter().for_each(|entry| verifier.entry(entry));
+    let picture = Picture {
+        seed,
+        store,
+        ordered: !args.no_order,
+        went_in: Workers::replay(load.deliveries.iter().map(|d| (d.entity.as_str(), d.step.sequence()))),
+        came_out: Workers::replay(entries.iter().map(|e| (e.entity.as_str(), e.sequence.get()))),
+        proof: verifier.finish(),
+        entities: u64::from(args.entities),
+        events: load.events(),
+        published,
+        measured,
+    };
+    if args.json { print_json(&picture.summary()) } else { picture.print() }
+    if picture.is_as_promised() { Ok(()) } else { Err(Failure::Found) }
+}
+
+/// The Redis child, if one was started; the URL; and a word for people.
+fn choose_store(args: &DemoArgs) -> Result<(Option<PrivateRedis>, String, String), Failure> {
+    if let Some(url) = &args.redis {
+        return Ok((None, url.clone(), "the Redis that was given".to_owned()));
+    }
+    let program = if args.embedded { None } else { PrivateRedis::find() };
+    let Some(program) = program else {
+        let store = "embedded, in memory: nothing survives the process (no redis-server was found or wanted)";
+        return Ok((None, MEMORY_URL.to_owned(), store.to_owned()));
+    };
+    let redis = PrivateRedis::start(&program, &[]).map_err(|error| Failure::Other(error.into()))?;
+    let (url, store) = (redis.url(), format!("{} as a child process, on a private socket", program.display()));
+    Ok((Some(redis), url, store))
+}

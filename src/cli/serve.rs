@@ -1,0 +1,131 @@
+//! `seriatim serve`: the sidecar.
+
+use std::{sync::Arc, time::Duration};
+
+use clap::Args;
+use tokio::{
+    io::AsyncReadExt,
+    signal::unix::{SignalKind, signal},
+};
+use tracing::{info, warn};
+
+use super::{
+    Failure, Outcome,
+    config_args::{ConfigArgs, open_redis},
+    output::print_json,
+};
+use crate::{
+    config::{Config, MEMORY_URL},
+    random::Random,
+    server::{self, Bound, ServeError},
+    store::{MemoryStore, RedisStore, Store},
+    telemetry,
+};
+
+#[derive(Args)]
+pub struct ServeArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Short for --set listen.grpc=ADDRESS; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Short for --set listen.socket=PATH.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<String>,
+    /// Short for --set listen.web=ADDRESS.
+    #[arg(long, value_name = "ADDRESS")]
+    web: Option<String>,
+    /// Print the bound addresses as one JSON object on standard output when ready.
+    #[arg(long)]
+    json: bool,
+    /// Check the configuration and end.
+    #[arg(long)]
+    check: bool,
+    /// End when standard input closes, so that the process never outlives its parent.
+    #[arg(long)]
+    exit_with_parent: bool,
+}
+
+pub fn run(args: ServeArgs) -> Outcome {
+    let flags = [("listen.grpc", &args.listen), ("listen.socket", &args.socket), ("listen.web", &args.web)];
+    let given = flags.iter().filter_map(|(key, value)| Some((key.to_string(), value.as_ref()?.clone())));
+    let config = args.config.load(given.collect())?;
+    if args.check {
+        println!("the configuration is sound");
+        return Ok(());
+    }
+    telemetry::start(&config.log, config.log_format).map_err(|error| Failure::Usage(anyhow::anyhow!(error)))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(config.threads)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Other(error.into()))?;
+    let outcome = runtime.block_on(serve(args, config));
+    // A client that ignores us must not keep the process alive.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
+}
+
+async fn serve(args: ServeArgs, config: Config) -> Outcome {
+    let mut random = Random::from_system();
+    let store: Arc<dyn Store> = if config.store.url == MEMORY_URL {
+        Arc::new(MemoryStore::default())
+    } else {
+        let redis = Arc::new(open_redis(&config, &mut random)?);
+        say_what_could_be_lost(&redis).await;
+        redis
+    };
+    info!(version = env!("CARGO_PKG_VERSION"), store = store.describe(), "starting");
+    let topics: Vec<&str> = config.topics.keys().map(String::as_str).collect();
+    let topics = topics.join(", ");
+    let ready = |bound: &Bound| {
+        let shown = |address: Option<String>| address.unwrap_or_else(|| "-".to_owned());
+        info!(
+            grpc = shown(bound.grpc.map(|a| a.to_string())),
+            socket = shown(bound.socket.as_ref().map(|p| p.display().to_string())),
+            web = shown(bound.web.map(|a| a.to_string())),
+            topics,
+            "ready"
+        );
+        if args.json {
+            print_json(bound);
+        }
+    };
+    let served = server::run(config, store, random, ready, shutdown(args.exit_with_parent));
+    served.await.map_err(|error| match error {
+        ServeError::Open(error) => error.into(),
+        ServeError::Bind { .. } | ServeError::Config(_) => Failure::Usage(error.into()),
+        ServeError::Grpc(_) => Failure::Other(error.into()),
+    })
+}
+
+/// At start-up, in plain words: durability is the store's, and its settings are
+/// rarely looked at.
+async fn say_what_could_be_lost(store: &RedisStore) {
+    let Ok(report) = store.report().await else { return };
+    info!(version = report.version, durability = report.what_could_be_lost(), "the store");
+    if report.evicts() {
+        warn!(
+            policy = report.maxmemory_policy,
+            "the store may evict ordering state, which breaks every promise; set maxmemory-policy noeviction"
+        );
+    }
+}
+
+async fn shutdown(exit_with_parent: bool) {
+    let mut terminate = signal(SignalKind::terminate()).expect("signals can be listened to");
+    let mut interrupt = signal(SignalKind::interrupt()).expect("signals can be listened to");
+    let parent_gone = async {
+        let mut input = tokio::io::stdin();
+        let mut ignored = [0; 64];
+        while exit_with_parent && matches!(input.read(&mut ignored).await, Ok(read) if read > 0) {}
+        if !exit_with_parent {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        () = parent_gone => {}
+    }
+}

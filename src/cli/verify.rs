@@ -1,0 +1,86 @@
+//! `seriatim verify`: the proof, read from the streams alone.
+
+use clap::Args;
+
+use super::{
+    Failure, Outcome,
+    config_args::{ConfigArgs, block_on, open_redis},
+    output::{grouped, print_json, print_table, progress},
+};
+use crate::{
+    operate::{Report, verify_topic},
+    random::Random,
+    store::{PartitionId, Store},
+};
+
+#[derive(Args)]
+pub struct VerifyArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// The topic to read.
+    #[arg(long, default_value = "evaluations")]
+    topic: String,
+    /// One JSON object: entries, entities, inversions, unmarked_gaps, duplicates, ok and more.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: VerifyArgs) -> Outcome {
+    let config = args.config.load(Vec::new())?;
+    let store = open_redis(&config, &mut Random::from_system())?;
+    let report = block_on(read(&store, &args))?;
+    if args.json {
+        print_json(&report);
+    } else {
+        print(&args.topic, &report);
+    }
+    if report.ok { Ok(()) } else { Err(Failure::Found) }
+}
+
+async fn read(store: &dyn Store, args: &VerifyArgs) -> Result<Report, Failure> {
+    let record = store.record(&args.topic).await?.ok_or_else(|| no_such_topic(&args.topic))?;
+    let mut total = 0;
+    for index in 0..record.partitions {
+        let partition = PartitionId { topic: args.topic.as_str().into(), index };
+        total += store.measure(&partition).await?.entries;
+    }
+    let bar = progress(Some(total), "reading", !args.json);
+    let report = verify_topic(store, &args.topic, &record, |read| bar.inc(read)).await?;
+    bar.finish_and_clear();
+    Ok(report)
+}
+
+pub fn no_such_topic(name: &str) -> Failure {
+    let error = anyhow::anyhow!("there is no topic {name:?} in this store; `seriatim topic list` shows what there is");
+    Failure::Usage(error)
+}
+
+fn print(topic: &str, report: &Report) {
+    let row = |what: &str, count: u64| vec![what.to_owned(), grouped(count)];
+    print_table(
+        &[topic, ""],
+        &[
+            row("entries", report.entries),
+            row("entities", report.entities),
+            row("inversions", report.inversions),
+            row("unmarked gaps", report.unmarked_gaps),
+            row("duplicates", report.duplicates),
+            row("markers", report.markers),
+            row("passed", report.passed),
+            row("late", report.late),
+        ],
+    );
+    for finding in &report.findings {
+        println!(
+            "{:?} at {} in partition {}: entity {:?}, epoch {}, sequence {} where {} should have come",
+            finding.kind,
+            finding.id,
+            finding.partition,
+            finding.entity,
+            finding.epoch,
+            finding.sequence,
+            finding.next
+        );
+    }
+    println!("{}", if report.ok { "ok: every entity is in order" } else { "NOT ok" });
+}
