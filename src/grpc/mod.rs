@@ -8,6 +8,7 @@ mod connections;
 mod ingest_service;
 mod oversize;
 mod publish_stream;
+mod server;
 mod status;
 mod wire;
 
@@ -15,6 +16,7 @@ pub use self::{
     connections::{Connections, Listener},
     ingest_service::IngestService,
     oversize::NamesTheSetting,
+    server::{SERVICE, serve},
 };
 
 /// The generated types of `proto/seriatim/v1`.
@@ -34,4 +36,5 @@ pub struct Limits {
     pub request_events: usize,
     pub request_bytes: usize,
     pub stream_in_flight: usize,
+    pub connection_requests: usize,
 }

@@ -160,6 +160,7 @@ impl<P: Payload> Lane<P> {
             LatePlace::Inline => Place::Events,
         };
         self.append(place, Order::Late, sequence, event.payload, effects);
+        self.closed |= event.terminal;
         Verdict::Late { sequence }
     }
 

@@ -74,7 +74,8 @@ impl<P: Payload> Partition<P> {
         }
         let mut lane = Lane::new(entity.clone(), event.epoch, policy);
         let verdict = lane.admit(event, policy, &mut self.load, effects);
-        if !matches!(verdict, Verdict::Refused(_) | Verdict::Again) {
+        // A duplicate at first sight lies before the first sequence: no lane either.
+        if !matches!(verdict, Verdict::Refused(_) | Verdict::Again | Verdict::Duplicate { .. }) {
             self.lanes.insert(entity.clone(), lane);
         }
         verdict

@@ -21,7 +21,8 @@ pub struct Policy {
     pub partition_parked_bytes_max: u64,
     /// How far ahead of next an event may be.
     pub ahead_max: u64,
-    /// Entries one call may append, in all lanes together.
+    /// Entries one call may append, in all lanes together. At least 2, which an epoch
+    /// needs; at most some 2,000, which is what a script can unpack.
     pub append_max: u64,
 }
 

@@ -1,6 +1,5 @@
 //! The sidecar as a whole: bind, open the topics, serve, drain.
 
-mod grpc_server;
 mod readiness;
 
 use std::{
@@ -78,7 +77,7 @@ pub async fn run(
     let (drain, draining) = watch::channel(false);
     let service = IngestService::new(ingest.clone(), grpc_limits(&config), metrics.clone(), draining.clone());
     let connections = Connections::new(config.limits.connections, metrics);
-    let server = tokio::spawn(grpc_server::serve(service, health, listeners, connections, draining, config.limits.clone()));
+    let server = tokio::spawn(grpc::serve(service, health, listeners, connections, draining, grpc_limits(&config)));
     let watcher = tokio::spawn(readiness.clone().watch_store(store, clock));
     readiness.set(true).await;
     on_ready(&bound);
@@ -207,5 +206,6 @@ fn grpc_limits(config: &Config) -> grpc::Limits {
         request_events: config.limits.request_events,
         request_bytes: config.limits.request_bytes,
         stream_in_flight: config.limits.stream_in_flight,
+        connection_requests: config.limits.connection_requests,
     }
 }

@@ -10,8 +10,7 @@ use tonic_health::{
 };
 use tracing::{info, warn};
 
-use super::grpc_server::SERVICE;
-use crate::{clock::Clock, metrics::Metrics, store::Store};
+use crate::{clock::Clock, grpc::SERVICE, metrics::Metrics, store::Store};
 
 /// How often the store is asked whether it is there.
 const ASK_EVERY: Duration = Duration::from_secs(1);

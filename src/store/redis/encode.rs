@@ -58,7 +58,7 @@ fn write_before(state: &mut String, lane: LaneOffers<'_>, policy: &Policy, fits:
     state.clear();
     match lane[0].event.position {
         Position::Given(first) if fits && is_predictable(lane, policy) => {
-            if first > policy.first {
+            if first != policy.first {
                 write!(state, "{}:{first}", lane[0].event.epoch).expect("a string takes it");
             }
         }

@@ -182,6 +182,7 @@ local function admit_below_next(lane, sequence, event)
   ranges_merge_down(lane.missing)
   append(late_place == 'aside' and KEYS[2] or KEYS[1], lane, lane.epoch, sequence, event.kind, 'late',
     event.attrs, event.data)
+  lane.closed = lane.closed or event.terminal
   return released(lane, 'L', sequence)
 end
 

@@ -11,10 +11,7 @@ use tonic::{
 };
 use tonic_health::pb::health_server::{Health, HealthServer};
 
-use crate::{
-    config::Limits,
-    grpc::{Connections, IngestService, Listener, NamesTheSetting, pb},
-};
+use super::{Connections, IngestService, Limits, Listener, NamesTheSetting, pb};
 
 const STREAM_WINDOW: u32 = 1 << 20;
 /// Larger than a stream's, or one stalled stream would stop its neighbours.
