@@ -6,8 +6,9 @@ use crate::config::LogFormat;
 
 /// Starts logging. `filter` is a level or a list such as `info,seriatim::store=debug`.
 pub fn start(filter: &str, format: LogFormat) -> Result<(), String> {
-    let filter = EnvFilter::try_new(filter)
-        .map_err(|error| format!("log: {filter:?} is not understood ({error}); write \"info\" or \"debug\""))?;
+    let filter = EnvFilter::try_new(filter).map_err(|error| {
+        format!("log: {filter:?} is not understood ({error}); write \"info\" or \"debug\"")
+    })?;
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     let started = match format {
         LogFormat::Text => lines.with_target(false).try_init(),

@@ -172,7 +172,8 @@ impl Summary {
                 self.events += 1;
                 let verdict = result.verdict();
                 *self.verdicts.entry(verdict.as_str_name().to_lowercase()).or_default() += 1;
-                if matches!(verdict, Verdict::Invalid | Verdict::Refused | Verdict::Conflict | Verdict::Stale) {
+                if matches!(verdict, Verdict::Invalid | Verdict::Refused | Verdict::Conflict | Verdict::Stale)
+                {
                     let pb::Result { field, reason, detail, .. } = &result;
                     let what = [field, reason].into_iter().find(|text| !text.is_empty());
                     let what = what.map(|text| format!(" ({text})")).unwrap_or_default();
@@ -184,7 +185,11 @@ impl Summary {
             Err(ClientError::Failed { message, code, .. }) => {
                 self.events += 1;
                 *self.verdicts.entry("failed".to_owned()).or_default() += 1;
-                self.problem(format!("line {}: {:?}: {message}", settled.line, tonic::Code::from_i32(code as i32)));
+                self.problem(format!(
+                    "line {}: {:?}: {message}",
+                    settled.line,
+                    tonic::Code::from_i32(code as i32)
+                ));
                 Ok(())
             }
             Err(error) => Err(client_failure(error)),

@@ -54,7 +54,8 @@ pub fn run(args: ServeArgs) -> Outcome {
         println!("the configuration is sound");
         return Ok(());
     }
-    telemetry::start(&config.log, config.log_format).map_err(|error| Failure::Usage(anyhow::anyhow!(error)))?;
+    telemetry::start(&config.log, config.log_format)
+        .map_err(|error| Failure::Usage(anyhow::anyhow!(error)))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(config.threads)
         .enable_all()

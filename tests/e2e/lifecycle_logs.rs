@@ -6,9 +6,9 @@
 
 use std::{collections::HashMap, fs, path::PathBuf};
 
-use seriatim::grpc::pb;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use seriatim::grpc::pb;
 
 use super::{
     producer::{publish_all, publisher},
@@ -61,17 +61,20 @@ async fn come_out_as_logged(set: &str, orders: &[&str]) {
             places[&(entity, sequence.parse().unwrap())]
         };
         let order: Vec<usize> = text.lines().map(place).collect();
-        naturally_parked += publish_and_compare(&redis.url(), &format!("natural-{number}"), &logged, order).await;
+        naturally_parked +=
+            publish_and_compare(&redis.url(), &format!("natural-{number}"), &logged, order).await;
     }
     assert!(naturally_parked > 0, "{set}: its natural disorder has events ahead of their turn");
-    println!("{set}: {} events, parked {parked} shuffled, {naturally_parked} in natural disorder", logged.len());
+    println!(
+        "{set}: {} events, parked {parked} shuffled, {naturally_parked} in natural disorder",
+        logged.len()
+    );
 }
 
 /// Publishes the log in an order, some of it twice; returns how many were parked.
 async fn publish_and_compare(redis_url: &str, topic: &str, logged: &[Logged], order: Vec<usize>) -> u64 {
-    let config = format!(
-        "[topics.{topic}]\npartitions = {PARTITIONS}\nfirst_sequence = 1\nparked_max = 512\n"
-    );
+    let config =
+        format!("[topics.{topic}]\npartitions = {PARTITIONS}\nfirst_sequence = 1\nparked_max = 512\n");
     let sidecar = Sidecar::start(redis_url, &config);
     let published = with_duplicates(order);
     let events: Vec<pb::Event> = published.iter().map(|at| wire_event(&logged[*at])).collect();
@@ -124,7 +127,12 @@ async fn compare(redis_url: &str, topic: &str, logged: &[Logged]) {
         for (entry, logged) in read.iter().zip(run) {
             let attrs: serde_json::Value = serde_json::from_str(&entry.attrs).unwrap();
             let wanted_attrs = serde_json::json!({ "time": logged.time, "contenttype": "application/json" });
-            assert_eq!((entry.epoch.get(), entry.sequence.get()), (0, logged.sequence), "{topic}: {}", logged.entity);
+            assert_eq!(
+                (entry.epoch.get(), entry.sequence.get()),
+                (0, logged.sequence),
+                "{topic}: {}",
+                logged.entity
+            );
             assert_eq!((&entry.kind, entry.order.name()), (&logged.r#type, "strict"));
             assert_eq!(attrs, wanted_attrs);
             assert_eq!(entry.data, logged.data.get().as_bytes());

@@ -17,6 +17,8 @@ use tokio::{
 };
 use tonic::transport::Channel;
 
+use super::support::signal;
+
 pub struct Sidecar {
     child: Child,
     /// The process ends when this is dropped.
@@ -40,7 +42,15 @@ impl Sidecar {
         let (file, socket) = (folder.join("seriatim.toml"), folder.join("grpc.sock"));
         fs::write(&file, config).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_seriatim"))
-            .args(["serve", "--json", "--exit-with-parent", "--listen", "127.0.0.1:0", "--web", "127.0.0.1:0"])
+            .args([
+                "serve",
+                "--json",
+                "--exit-with-parent",
+                "--listen",
+                "127.0.0.1:0",
+                "--web",
+                "127.0.0.1:0",
+            ])
             .arg("--socket")
             .arg(&socket)
             .args(["--redis", redis_url, "--set", "log=warn", "--config"])
@@ -52,7 +62,8 @@ impl Sidecar {
         let stdin = child.stdin.take().unwrap();
         let mut said = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
-        let bound: serde_json::Value = serde_json::from_str(&said).expect("the sidecar says where it listens");
+        let bound: serde_json::Value =
+            serde_json::from_str(&said).expect("the sidecar says where it listens");
         let address = |key: &str| bound[key].as_str().unwrap().parse().unwrap();
         Sidecar { child, _stdin: stdin, grpc: address("grpc"), web: address("web"), socket, folder }
     }
@@ -72,8 +83,7 @@ impl Sidecar {
     }
 
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status().unwrap();
-        assert!(status.success(), "the process is there to be signalled");
+        signal(self.pid(), name);
     }
 
     /// Waits for its end; `None` if it does not come.

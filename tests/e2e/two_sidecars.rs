@@ -44,7 +44,8 @@ async fn one_kill(redis_url: &str, seed: u64) -> u64 {
 
     let other_feed = tokio::spawn(feed(to_other, again));
     let kill_after = random.within(1, events.len() as u64 - 1);
-    let mut open: FuturesUnordered<_> = events.iter().map(|event| to_killed.submit(vec![event.clone()])).collect();
+    let mut open: FuturesUnordered<_> =
+        events.iter().map(|event| to_killed.submit(vec![event.clone()])).collect();
     let (mut answered, mut unanswered) = (0, 0);
     while let Some(answer) = open.next().await {
         match answer {
@@ -75,7 +76,8 @@ fn doubled(random: &mut Random) -> Vec<pb::Event> {
 }
 
 async fn feed(publisher: Publisher, events: Vec<pb::Event>) -> Publisher {
-    let mut open: FuturesUnordered<_> = events.into_iter().map(|event| publisher.submit(vec![event])).collect();
+    let mut open: FuturesUnordered<_> =
+        events.into_iter().map(|event| publisher.submit(vec![event])).collect();
     while let Some(answer) = open.next().await {
         let results = answer.expect("this sidecar lives");
         assert!(is_success(results[0].verdict()), "{results:?}");
@@ -90,7 +92,8 @@ async fn check(redis_url: &str, topic: &str, seed: u64) {
     assert_eq!(entries.len() as u64, ENTITIES * EVENTS, "seed {seed}: each event once");
     for entity in 0..ENTITIES {
         let entity = format!("job-{entity}");
-        let read: Vec<_> = streams::of(&entries, &entity).iter().map(|e| (e.sequence.get(), e.data.clone())).collect();
+        let read: Vec<_> =
+            streams::of(&entries, &entity).iter().map(|e| (e.sequence.get(), e.data.clone())).collect();
         let wanted: Vec<_> = (0..EVENTS).map(|s| (s, format!("{entity}/{s}").into())).collect();
         assert_eq!(read, wanted, "seed {seed}, {entity}");
     }

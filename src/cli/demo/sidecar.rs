@@ -14,11 +14,7 @@ use super::{
     super::{Failure, config_args::ConfigArgs, config_args::open_redis},
     read_back::PARTITIONS,
 };
-use crate::{
-    config::MEMORY_URL,
-    random::Random,
-    store::Store,
-};
+use crate::{config::MEMORY_URL, random::Random, store::Store};
 
 pub struct Sidecar {
     child: Child,
@@ -66,7 +62,8 @@ impl Sidecar {
         let mut said = String::new();
         let output = child.stdout.take().expect("it is piped");
         BufReader::new(output).read_line(&mut said).await?;
-        let bound = serde_json::from_str(&said).context("the sidecar did not start; its own message is above")?;
+        let bound =
+            serde_json::from_str(&said).context("the sidecar did not start; its own message is above")?;
         Ok(Sidecar { child, folder, bound })
     }
 
@@ -83,7 +80,11 @@ impl Sidecar {
         connection.read_to_end(&mut response).await?;
         let response = String::from_utf8(response).context("the answer is text")?;
         let (head, body) = response.split_once("\r\n\r\n").context("the answer is HTTP")?;
-        anyhow::ensure!(head.starts_with("HTTP/1.1 200"), "{path}: {}", head.lines().next().unwrap_or_default());
+        anyhow::ensure!(
+            head.starts_with("HTTP/1.1 200"),
+            "{path}: {}",
+            head.lines().next().unwrap_or_default()
+        );
         Ok(body.to_owned())
     }
 
@@ -119,7 +120,8 @@ fn depth(metrics: &str, topic: &str) -> (u64, f64) {
     let first = |name: &str| named(name).next().and_then(value).unwrap_or(0.0);
     let (count, sum) = (first("count"), first("sum"));
     let bound = |line: &str| line.split("le=\"").nth(1)?.split('"').next()?.parse::<f64>().ok();
-    let p99 = named("bucket").find(|line| value(line).is_some_and(|below| below >= 0.99 * count)).and_then(bound);
+    let p99 =
+        named("bucket").find(|line| value(line).is_some_and(|below| below >= 0.99 * count)).and_then(bound);
     (p99.unwrap_or(0.0) as u64, if count > 0.0 { sum / count } else { 0.0 })
 }
 

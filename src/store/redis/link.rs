@@ -84,9 +84,9 @@ impl Link {
         }
         let connect = self.client.get_multiplexed_async_connection_with_config(&self.config);
         // Nothing was sent yet: whatever goes wrong here, no call was executed.
-        let connection = connect.await.map_err(|error| {
-            RedisError::from((ErrorKind::Client, "cannot connect", error.to_string()))
-        })?;
+        let connection = connect
+            .await
+            .map_err(|error| RedisError::from((ErrorKind::Client, "cannot connect", error.to_string())))?;
         Ok(current.insert(Arc::new(connection)).clone())
     }
 
@@ -104,7 +104,8 @@ fn connection_info(url: &str) -> Result<ConnectionInfo, StoreError> {
         let hint = "write redis://host:port/db, or redis+unix:///path/to/socket";
         StoreError::Broken(format!("the store's URL is not understood ({}); {hint}", error.category()))
     })?;
-    let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3).set_lib_name("seriatim", VERSION);
+    let redis =
+        info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3).set_lib_name("seriatim", VERSION);
     Ok(info.set_tcp_settings(TcpSettings::default().set_nodelay(true)).set_redis_settings(redis))
 }
 
@@ -114,8 +115,21 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 fn classify(error: RedisError) -> StoreError {
     // Codes of replies that Redis sends before it executes anything.
     const NOT_EXECUTED: [&str; 15] = [
-        "OOM", "MISCONF", "NOREPLICAS", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "ASK",
-        "TRYAGAIN", "BUSY", "NOSCRIPT", "NOPERM", "NOAUTH", "UNINITIALISED",
+        "OOM",
+        "MISCONF",
+        "NOREPLICAS",
+        "READONLY",
+        "LOADING",
+        "MASTERDOWN",
+        "CLUSTERDOWN",
+        "MOVED",
+        "ASK",
+        "TRYAGAIN",
+        "BUSY",
+        "NOSCRIPT",
+        "NOPERM",
+        "NOAUTH",
+        "UNINITIALISED",
     ];
     let code = error.code().unwrap_or_default();
     if error.is_io_error() {
@@ -123,7 +137,8 @@ fn classify(error: RedisError) -> StoreError {
     } else if NOT_EXECUTED.contains(&code) {
         StoreError::NotExecuted(format!("{code} {}", error.detail().unwrap_or_default()))
     } else if error.kind() == ErrorKind::Client {
-        StoreError::NotExecuted(format!("{}: {}", error.category(), error.detail().unwrap_or_default()))
+        // Ours, from `Link::connection`: the only error of this kind.
+        StoreError::NotExecuted(format!("cannot connect: {}", error.detail().unwrap_or_default()))
     } else {
         StoreError::Broken(error.to_string())
     }
