@@ -9,6 +9,7 @@ help:
 	@echo "make test          everything: lints, unit tests, scenarios, differential test, end to end"
 	@echo "make lint          formatting and clippy only"
 	@echo "make differential  the two engines against each other, STEPS=1000000 steps from SEED=1"
+	@echo "make speed         what an event costs, with the optimised binary"
 	@echo "make demo          see it work"
 
 test: tools lint
@@ -31,3 +32,8 @@ demo:
 # A real redis-server (or valkey-server) and redis-cli: the tests do not do without.
 tools:
 	@scripts/install-tools
+
+# What an event costs, with the optimised binary.
+.PHONY: speed
+speed: tools
+	$(CARGO) test --locked --release --test e2e speed -- --nocapture

@@ -7,6 +7,7 @@ mod support;
 mod bad_input;
 mod lifecycle_logs;
 mod producer;
+mod readme;
 mod services;
 mod sidecar;
 mod speed;

@@ -18,12 +18,21 @@ const SECONDS: u64 = 3;
 const CPU_US_MAX: f64 = 15.0;
 const CALLS_MAX: f64 = 0.1;
 
-/// 20,000 events/s on one `PublishStream`, one event a message. One partition: with
-/// more, a burst is spread over as many calls.
+/// 20,000 events/s on one `PublishStream`, one event a message.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_event_costs_little_cpu_and_few_script_calls() {
+    let (cpu_us, calls) = cost(1).await;
+    assert!(cpu_us <= CPU_US_MAX, "{cpu_us:.1} us of sidecar CPU per event");
+    assert!(calls <= CALLS_MAX, "{calls:.3} script calls per event");
+    // With more partitions a burst is spread over as many calls: 20 events in a
+    // millisecond reach some 12 of 16 partitions. Printed, because it is the default.
+    cost(16).await;
+}
+
+/// CPU in microseconds and script calls, per event.
+async fn cost(partitions: u32) -> (f64, f64) {
     let redis = redis_server(&[]);
-    let sidecar = Sidecar::start(&redis.url(), "[topics.speed]\npartitions = 1\n");
+    let sidecar = Sidecar::start(&redis.url(), &format!("[topics.speed]\npartitions = {partitions}\n"));
     let to = publisher(&sidecar, "speed").await;
     let mut connection = streams::connect(&redis.url()).await;
     let (cpu_before, calls_before) = (sidecar.cpu(), script_calls(&mut connection).await);
@@ -57,9 +66,10 @@ async fn an_event_costs_little_cpu_and_few_script_calls() {
     let cpu_us = (sidecar.cpu() - cpu_before).as_micros() as f64 / sent as f64;
     let calls = (script_calls(&mut connection).await - calls_before) as f64 / sent as f64;
     let rate = sent as f64 / begun.elapsed().as_secs_f64();
-    println!("{sent} events at {rate:.0}/s: {cpu_us:.1} us of CPU and {calls:.3} script calls per event");
-    assert!(cpu_us <= CPU_US_MAX, "{cpu_us:.1} us of sidecar CPU per event");
-    assert!(calls <= CALLS_MAX, "{calls:.3} script calls per event");
+    println!(
+        "{partitions} partitions, {sent} events at {rate:.0}/s: {cpu_us:.1} us of CPU and {calls:.3} script calls per event"
+    );
+    (cpu_us, calls)
 }
 
 async fn script_calls(connection: &mut redis::aio::MultiplexedConnection) -> u64 {
