@@ -136,7 +136,7 @@ impl Metrics {
         );
         r.register(
             "lane_depth",
-            "Parked events of a lane after each event was decided; 0 if none",
+            "Parked events of its lane when an event was parked; 0 for an event that was not",
             self.lane_depth.clone(),
         );
         r.register_with_unit(

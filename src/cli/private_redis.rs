@@ -7,12 +7,14 @@
 use std::{
     env, fs,
     io::{self, BufRead, BufReader},
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
     thread,
     time::Duration,
 };
+
+use crate::random::Random;
 
 pub struct PrivateRedis {
     guard: Child,
@@ -37,10 +39,9 @@ impl PrivateRedis {
 
     /// Starts it; `extra` are further arguments of the server.
     pub fn start(program: &Path, extra: &[&str]) -> io::Result<Self> {
-        static STARTED: AtomicU32 = AtomicU32::new(0);
-        let number = STARTED.fetch_add(1, Ordering::Relaxed);
-        let folder = env::temp_dir().join(format!("seriatim-{}-{number}", std::process::id()));
-        fs::create_dir_all(&folder)?;
+        // Unguessable, ours alone, and an error if it exists: others may write there.
+        let folder = env::temp_dir().join(format!("seriatim-{:016x}", Random::from_system().next()));
+        fs::DirBuilder::new().mode(0o700).create(&folder)?;
         let socket = folder.join("redis.sock");
         // $0 is the program. When the owner is gone, so is our standard input.
         // Signals of the terminal reach the shell, too; it must outlive them to tidy up.

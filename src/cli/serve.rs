@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use clap::Args;
 use tokio::{
     io::AsyncReadExt,
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
 };
 use tracing::{info, warn};
 
@@ -68,6 +68,7 @@ pub fn run(args: ServeArgs) -> Outcome {
 }
 
 async fn serve(args: ServeArgs, config: Config) -> Outcome {
+    let shutdown = shutdown(args.exit_with_parent);
     let mut random = Random::from_system();
     let store: Arc<dyn Store> = if config.store.url == MEMORY_URL {
         Arc::new(MemoryStore::default())
@@ -92,11 +93,11 @@ async fn serve(args: ServeArgs, config: Config) -> Outcome {
             print_json(bound);
         }
     };
-    let served = server::run(config, store, random, ready, shutdown(args.exit_with_parent));
+    let served = server::run(config, store, random, ready, shutdown);
     served.await.map_err(|error| match error {
         ServeError::Open(error) => error.into(),
         ServeError::Bind { .. } | ServeError::Config(_) => Failure::Usage(error.into()),
-        ServeError::Grpc(_) => Failure::Other(error.into()),
+        ServeError::Died(_) => Failure::Other(error.into()),
     })
 }
 
@@ -113,9 +114,14 @@ async fn say_what_could_be_lost(store: &RedisStore) {
     }
 }
 
-async fn shutdown(exit_with_parent: bool) {
-    let mut terminate = signal(SignalKind::terminate()).expect("signals can be listened to");
-    let mut interrupt = signal(SignalKind::interrupt()).expect("signals can be listened to");
+/// Listens to signals from the moment it is called, not only when it is awaited.
+fn shutdown(exit_with_parent: bool) -> impl Future<Output = ()> {
+    let terminate = signal(SignalKind::terminate()).expect("signals can be listened to");
+    let interrupt = signal(SignalKind::interrupt()).expect("signals can be listened to");
+    until_told(terminate, interrupt, exit_with_parent)
+}
+
+async fn until_told(mut terminate: Signal, mut interrupt: Signal, exit_with_parent: bool) {
     let parent_gone = async {
         let mut input = tokio::io::stdin();
         let mut ignored = [0; 64];

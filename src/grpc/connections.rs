@@ -14,6 +14,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
     sync::{OwnedSemaphorePermit, Semaphore},
+    time::Sleep,
 };
 use tonic::transport::server::Connected;
 use tracing::warn;
@@ -29,6 +30,8 @@ pub struct Connections {
 
 pub struct Connection {
     socket: Socket,
+    /// Until the first bytes came: when they must have.
+    silent: Option<Pin<Box<Sleep>>>,
     _place: Place,
 }
 
@@ -82,7 +85,8 @@ impl Connections {
                         Ok(permit) => {
                             connections.metrics.connections.inc();
                             let place = Place { _permit: permit, metrics: connections.metrics.clone() };
-                            let connection = Connection { socket, _place: place };
+                            let silent = Some(Box::pin(tokio::time::sleep(SILENCE_MAX)));
+                            let connection = Connection { socket, silent, _place: place };
                             return Some((Ok(connection), (connections, listener)));
                         }
                         Err(_) => warn!("limits.connections are open; a further one was closed"),
@@ -98,6 +102,8 @@ impl Connections {
     }
 }
 
+/// A peer that connects and says nothing holds a place; HTTP/2 itself would let it.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 impl Connected for Connection {
@@ -112,10 +118,18 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut self.socket {
+        let read = match &mut self.socket {
             Socket::Tcp(socket) => Pin::new(socket).poll_read(context, buffer),
             Socket::Unix(socket) => Pin::new(socket).poll_read(context, buffer),
+        };
+        if read.is_ready() {
+            self.silent = None;
+        } else if let Some(deadline) = &mut self.silent
+            && deadline.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
+        read
     }
 }
 

@@ -1,6 +1,6 @@
 //! `seriatim.v1.Ingest`.
 
-use std::{pin::Pin, sync::Arc};
+use std::{pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::Stream;
 use tokio::sync::{oneshot, watch};
@@ -8,11 +8,14 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::{Limits, pb, publish_stream, status, wire};
 use crate::{
-    ingest::{self, Ingest, Outcome, Topic},
+    ingest::{self, Ingest, Outcome, Overloaded, Topic},
     metrics::Metrics,
     order::Entity,
     store::Offer,
 };
+
+/// How long a unary request waits for its share of what may be in flight.
+const UNARY_WAIT: Duration = Duration::from_secs(1);
 
 /// A cheap handle; every connection and stream has its own.
 #[derive(Clone)]
@@ -51,6 +54,15 @@ impl IngestService {
     }
 }
 
+/// Answers all events of a request that cannot be taken in.
+pub(super) fn refuse_all(topic: &Topic, events: usize) -> Vec<Outcome> {
+    let detail =
+        "this sidecar is busy (limits.in_flight_events, limits.in_flight_bytes); publish again later";
+    let refused = Outcome::Refused { reason: "in_flight", detail: detail.to_owned() };
+    (0..events).for_each(|_| refused.count(&topic.metrics));
+    vec![refused; events]
+}
+
 #[tonic::async_trait]
 impl pb::ingest_server::Ingest for IngestService {
     async fn publish(
@@ -59,21 +71,16 @@ impl pb::ingest_server::Ingest for IngestService {
     ) -> Result<Response<pb::PublishResponse>, Status> {
         let pb::PublishRequest { topic, events } = request.into_inner();
         let topic = self.check(&topic, &events)?;
-        let taken = self.ingest.in_flight.try_take(events.len(), wire::weight(&events));
-        let outcomes = match taken {
-            Ok(taken) => {
+        let taken = self.ingest.in_flight.take(events.len(), wire::weight(&events));
+        let outcomes = match tokio::time::timeout(UNARY_WAIT, taken).await {
+            Ok(Ok(taken)) => {
                 let (sender, answered) = oneshot::channel();
                 // Nobody listens any more if the client went away: harmless.
                 let request = ingest::Request::new(taken, |outcomes| drop(sender.send(outcomes)));
                 self.ingest.submit(topic, self.offers(topic, events), request);
                 answered.await.expect("a request is always answered")
             }
-            Err(reason) => {
-                let detail = format!("this sidecar is busy (limits.{reason}); publish again a little later");
-                let refused = Outcome::Refused { reason, detail };
-                events.iter().for_each(|_| refused.count(&topic.metrics));
-                vec![refused; events.len()]
-            }
+            Err(_) | Ok(Err(Overloaded)) => refuse_all(topic, events.len()),
         };
         let results = wire::results(outcomes).map_err(status::failed)?;
         Ok(Response::new(pb::PublishResponse { results }))

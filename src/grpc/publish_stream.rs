@@ -7,17 +7,20 @@
 use std::{pin::Pin, sync::Arc};
 
 use futures_util::{Stream, stream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tonic::{Code, Status, Streaming};
 
-use super::{ingest_service::IngestService, pb, status, wire};
-use crate::ingest;
+use super::{
+    ingest_service::{IngestService, refuse_all},
+    pb, status, wire,
+};
+use crate::ingest::{self, Overloaded};
 
 /// Answers that travel in one message, at most.
 const ANSWERS_MAX: usize = 256;
 
 enum Item {
-    Answer(pb::Answer, Option<OwnedSemaphorePermit>),
+    Answer(pb::Answer, OwnedSemaphorePermit),
     /// The stream cannot go on.
     Failed(Status),
 }
@@ -31,8 +34,12 @@ pub fn serve(
     // Unbounded by itself; every answer holds a place in the window.
     let (answers, ready) = mpsc::unbounded_channel();
     tokio::spawn(read(service, requests, answers));
-    Box::pin(stream::unfold(Some(ready), |ready| async move {
-        let mut ready = ready?;
+    Box::pin(stream::unfold(Ending::Open(ready), |ending| async move {
+        let mut ready = match ending {
+            Ending::Open(ready) => ready,
+            Ending::Failed(status) => return Some((Err(status), Ending::Closed)),
+            Ending::Closed => return None,
+        };
         let mut items = Vec::new();
         if ready.recv_many(&mut items, ANSWERS_MAX).await == 0 {
             return None;
@@ -41,13 +48,22 @@ pub fn serve(
         for item in items {
             match item {
                 Item::Answer(answer, _place) => response.answers.push(answer),
-                // It was sent last. What was collected before it is lost with the
-                // stream, which is no loss: the client publishes again.
-                Item::Failed(status) => return Some((Err(status), None)),
+                // The last of all: answers that became ready with it go before it.
+                Item::Failed(status) if response.answers.is_empty() => {
+                    return Some((Err(status), Ending::Closed));
+                }
+                Item::Failed(status) => return Some((Ok(response), Ending::Failed(status))),
             }
         }
-        Some((Ok(response), Some(ready)))
+        Some((Ok(response), Ending::Open(ready)))
     }))
+}
+
+/// What is still to be sent.
+enum Ending {
+    Open(mpsc::UnboundedReceiver<Item>),
+    Failed(Status),
+    Closed,
 }
 
 async fn read(service: IngestService, mut requests: Streaming<pb::PublishStreamRequest>, answers: Answers) {
@@ -58,7 +74,13 @@ async fn read(service: IngestService, mut requests: Streaming<pb::PublishStreamR
     loop {
         let message = tokio::select! {
             message = requests.message() => message,
-            _ = draining.wait_for(|draining| *draining) => break,
+            () = drained(&mut draining) => {
+                // All that was read is answered once the whole window is free again.
+                let places = u32::try_from(service.limits.stream_in_flight).expect("limits are validated to fit");
+                let _all = window.acquire_many(places).await;
+                let _ = answers.send(Item::Failed(status::stopping()));
+                break;
+            }
             () = answers.closed() => break,
         };
         match message {
@@ -81,6 +103,10 @@ async fn read(service: IngestService, mut requests: Streaming<pb::PublishStreamR
     service.metrics.streams.dec();
 }
 
+async fn drained(draining: &mut watch::Receiver<bool>) {
+    let _ = draining.wait_for(|draining| *draining).await;
+}
+
 /// Submits one request; its answer comes through the channel.
 async fn submit(
     service: &IngestService,
@@ -94,21 +120,25 @@ async fn submit(
         Ok(topic) => topic,
         Err(status) => {
             let failure = Some(status::failure(&status));
-            let _ =
-                answers.send(Item::Answer(pb::Answer { number, failure, ..Default::default() }, Some(place)));
+            let _ = answers.send(Item::Answer(pb::Answer { number, failure, ..Default::default() }, place));
             return;
         }
     };
-    let taken = service.ingest.in_flight.take(events.len(), wire::weight(&events)).await;
     let answers = answers.clone();
-    let request = ingest::Request::new(taken, move |outcomes| {
+    let answer = move |outcomes| {
         let (results, failure) = match wire::results(outcomes) {
             Ok(results) => (results, None),
             Err(failed) => (Vec::new(), Some(status::failure(&status::failed(failed)))),
         };
-        let _ = answers.send(Item::Answer(pb::Answer { number, results, failure }, Some(place)));
-    });
-    service.ingest.submit(topic, service.offers(topic, events), request);
+        let _ = answers.send(Item::Answer(pb::Answer { number, results, failure }, place));
+    };
+    match service.ingest.in_flight.take(events.len(), wire::weight(&events)).await {
+        Ok(taken) => {
+            let offers = service.offers(topic, events);
+            service.ingest.submit(topic, offers, ingest::Request::new(taken, answer));
+        }
+        Err(Overloaded) => answer(refuse_all(topic, events.len())),
+    }
 }
 
 /// The decoder knows the limit but not its setting.

@@ -11,9 +11,17 @@ use crate::{ingest::Ingest, store::StoreError};
 /// When a client should come back after "unavailable".
 const RETRY_AFTER: Duration = Duration::from_millis(500);
 
+/// Of a name that came from outside, so that no answer grows with it.
+const NAME_SHOWN: usize = 64;
+
+/// The beginning of a name that came from outside, quoted.
+pub fn shown(name: &str) -> String {
+    format!("{:?}", name.chars().take(NAME_SHOWN).collect::<String>())
+}
+
 pub fn no_such_topic(name: &str, ingest: &Ingest) -> Status {
     let known: Vec<&str> = ingest.topic_names().collect();
-    Status::not_found(format!("there is no topic {name:?} here; configured are: {}", known.join(", ")))
+    Status::not_found(format!("there is no topic {} here; configured are: {}", shown(name), known.join(", ")))
 }
 
 pub fn bad_field(field: &str, detail: String) -> Status {
@@ -42,6 +50,13 @@ pub fn oversize(limit: usize) -> Status {
 pub fn unavailable(message: String) -> Status {
     let details = ErrorDetails::with_retry_info(Some(RETRY_AFTER));
     Status::with_error_details(Code::Unavailable, message, details)
+}
+
+/// For a stream that the sidecar ends because it drains.
+pub fn stopping() -> Status {
+    unavailable(
+        "this sidecar is stopping; publish what was not answered again, elsewhere or later".to_owned(),
+    )
 }
 
 pub fn store_error(error: StoreError) -> Status {

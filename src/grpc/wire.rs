@@ -3,7 +3,7 @@
 //! Everything that can be wrong with an event by itself is found here, with the field
 //! and a sentence, before the rules see it.
 
-use super::{Limits, pb};
+use super::{Limits, pb, status};
 use crate::{
     ingest::{Invalid, Outcome, Topic},
     order::{Entity, Epoch, Event, LaneState, Position, Refusal, Sequence, Verdict},
@@ -47,11 +47,13 @@ pub fn offer(event: pb::Event, topic: &Topic, limits: &Limits) -> Result<Offer, 
         );
         return Err(invalid("data", "event_bytes", detail));
     }
-    check_attributes(&event, limits)?;
+    check_attribute_bytes(attribute_bytes(&event), limits)?;
+    check_attribute_names(&event)?;
     let epoch = Epoch::new(event.epoch).map_err(|error| invalid("epoch", "number_max", error.to_string()))?;
     let position = position(&event, topic)?;
     let terminal = event.terminal || topic.terminal_types.contains(&event.r#type);
     let attrs = attrs_json(&event, terminal).into_boxed_str();
+    check_attribute_bytes(attrs.len(), limits)?;
     let payload = Payload { kind: event.r#type.into_boxed_str(), attrs, data: event.data };
     Ok(Offer { entity, event: Event { epoch, position, terminal, payload } })
 }
@@ -72,24 +74,32 @@ fn check_type(kind: &str) -> Result<(), Invalid> {
     Ok(())
 }
 
-fn check_attributes(event: &pb::Event, limits: &Limits) -> Result<(), Invalid> {
-    let own = event.id.len() + event.source.len() + event.time.len() + event.datacontenttype.len();
-    let extensions: usize = event.attributes.iter().map(|(name, value)| name.len() + value.len()).sum();
-    if own + extensions > limits.attribute_bytes {
-        let detail = format!(
-            "id, source, time, datacontenttype and attributes have {} bytes together, limits.attribute_bytes \
-             allows {}",
-            own + extensions,
-            limits.attribute_bytes
-        );
-        return Err(invalid("attributes", "attribute_bytes", detail));
+/// As they are sent, and as they are stored: escaping may make them longer.
+fn check_attribute_bytes(bytes: usize, limits: &Limits) -> Result<(), Invalid> {
+    if bytes <= limits.attribute_bytes {
+        return Ok(());
     }
+    let detail = format!(
+        "id, source, time, datacontenttype and attributes have {bytes} bytes together, \
+         limits.attribute_bytes allows {}",
+        limits.attribute_bytes
+    );
+    Err(invalid("attributes", "attribute_bytes", detail))
+}
+
+fn attribute_bytes(event: &pb::Event) -> usize {
+    let own = event.id.len() + event.source.len() + event.time.len() + event.datacontenttype.len();
+    own + event.attributes.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+}
+
+fn check_attribute_names(event: &pb::Event) -> Result<(), Invalid> {
     for name in event.attributes.keys() {
         let is_name = (1..=EXTENSION_NAME_MAX).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
         if !is_name {
+            let name = status::shown(name);
             let detail =
-                format!("{name:?} is no attribute name: 1 to {EXTENSION_NAME_MAX} characters a-z, 0-9");
+                format!("{name} is no attribute name: 1 to {EXTENSION_NAME_MAX} characters a-z, 0-9");
             return Err(invalid("attributes", "attribute_name", detail));
         }
         if RESERVED_NAMES.contains(&name.as_str()) {
@@ -159,7 +169,11 @@ fn attrs_json(event: &pb::Event, terminal: bool) -> String {
 /// What a request weighs while it is in flight.
 pub fn weight(events: &[pb::Event]) -> usize {
     const ENVELOPE: usize = 256;
-    events.iter().map(|event| event.data.len() + event.entity.len() + ENVELOPE).sum()
+    // Attributes are held as they came and as JSON.
+    let of_event = |event: &pb::Event| {
+        event.data.len() + event.entity.len() + event.r#type.len() + 2 * attribute_bytes(event) + ENVELOPE
+    };
+    events.iter().map(of_event).sum()
 }
 
 /// Why a request as a whole has no results.

@@ -22,7 +22,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 
 use self::partition::{Owner, Submission};
 pub use self::{
-    in_flight::{InFlight, Taken},
+    in_flight::{InFlight, Overloaded, Taken},
     outcome::{Invalid, Outcome},
     partition::ASSIGNED_IN_FLIGHT_MAX,
     request::{Request, Ticket},

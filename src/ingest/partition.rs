@@ -100,7 +100,8 @@ impl Owner {
     /// Offers the next batch and answers what was decided.
     async fn commit(&mut self) {
         let (batch, submitted) = self.next_batch();
-        let offered = self.offer(&batch).await;
+        let oldest = submitted.iter().map(|(_, received)| *received).min();
+        let offered = self.offer(&batch, oldest).await;
         let now = self.ports.clock.now();
         match offered {
             Ok(admitted) => {
@@ -134,7 +135,19 @@ impl Owner {
                     };
                     self.settle(&offer, ticket, outcome);
                 }
+                self.give_up_waiting(now, &error);
             }
+        }
+    }
+
+    /// Answers those behind a failed batch whose own time is up, too: or the waits
+    /// would add up along the queue.
+    fn give_up_waiting(&mut self, now: Duration, error: &StoreError) {
+        let is_late = |s: &Submission| now.saturating_sub(s.received) >= self.options.store_wait;
+        let late = self.waiting.iter().take_while(|submission| is_late(submission)).count();
+        let given_up: Vec<Submission> = self.waiting.drain(..late).collect();
+        for Submission { offer, ticket, .. } in given_up {
+            self.settle(&offer, ticket, Outcome::Unavailable(error.to_string()));
         }
     }
 
@@ -164,9 +177,10 @@ impl Owner {
         Batch::form(taken.collect())
     }
 
-    /// Offers a batch until the store answers, or for as long as events may wait.
-    async fn offer(&mut self, batch: &Batch) -> Result<Admitted, StoreError> {
-        let begun = self.ports.clock.now();
+    /// Offers a batch until the store answers, or for as long as its oldest event may
+    /// wait; at least once.
+    async fn offer(&mut self, batch: &Batch, oldest: Option<Duration>) -> Result<Admitted, StoreError> {
+        let begun = oldest.unwrap_or_else(|| self.ports.clock.now());
         let mut backoff = BACKOFF_FIRST;
         loop {
             let called = self.ports.clock.now();

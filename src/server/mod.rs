@@ -8,6 +8,7 @@ use std::{
     io,
     net::SocketAddr,
     path::{Path, PathBuf},
+    pin::pin,
     sync::Arc,
     time::Duration,
 };
@@ -15,6 +16,7 @@ use std::{
 use tokio::{
     net::{TcpListener, UnixListener},
     sync::watch,
+    task::JoinHandle,
 };
 use tracing::{info, warn};
 
@@ -46,9 +48,14 @@ pub enum ServeError {
     Open(#[from] OpenError),
     #[error("{0}")]
     Config(#[from] crate::config::ConfigError),
-    #[error("the gRPC server stopped: {0}")]
-    Grpc(#[from] tonic::transport::Error),
+    #[error("{0} ended by itself, which is a bug; the log above says more")]
+    Died(&'static str),
 }
+
+/// While draining: how often it is looked whether anybody is still being served, and
+/// how long the last answers have to leave.
+const IDLE_LOOK: Duration = Duration::from_millis(20);
+const IDLE_GRACE: Duration = Duration::from_millis(100);
 
 /// Serves until `shutdown` resolves, then drains. `on_ready` is called once, when
 /// all topics are open and the addresses answer.
@@ -71,31 +78,46 @@ pub async fn run(
     }
 
     let specs = topic_specs(&config)?;
-    for (spec, _) in &specs {
-        open(&ports, spec, config.store.start_wait()).await?;
+    let opened = async {
+        for (spec, _) in &specs {
+            open(&ports, spec, config.store.start_wait()).await?;
+        }
+        Ok::<(), OpenError>(())
+    };
+    let mut shutdown = pin!(shutdown);
+    tokio::select! {
+        opened = opened => opened?,
+        () = &mut shutdown => return Ok(()),
     }
-    let (ingest, tasks) =
+    let (ingest, mut tasks) =
         Ingest::start(specs, ingest_options(&config), ports, Random::from_seed(random.next()));
     let (drain, draining) = watch::channel(false);
     let service = IngestService::new(ingest.clone(), grpc_limits(&config), metrics.clone(), draining.clone());
-    let connections = Connections::new(config.limits.connections, metrics);
-    let server =
+    let connections = Connections::new(config.limits.connections, metrics.clone());
+    let mut server =
         tokio::spawn(grpc::serve(service, health, listeners, connections, draining, grpc_limits(&config)));
-    let watcher = tokio::spawn(readiness.clone().watch_store(store, clock));
+    let watcher = tokio::spawn(readiness.clone().watch_store(store, clock.clone()));
     readiness.set(true).await;
     on_ready(&bound);
 
-    shutdown.await;
+    // A task that ends before it is told to has a bug: better to be restarted than to
+    // turn a partition's events away for ever.
+    tokio::select! {
+        () = shutdown => {}
+        Some(_) = tasks.join_next() => return Err(ServeError::Died("a partition's task")),
+        _ = &mut server => return Err(ServeError::Died("the gRPC server")),
+    }
     info!("draining: no new requests, open ones are answered");
+    // While the listener still lives: once it is gone a successor may bind this path.
+    if let Some(path) = &bound.socket {
+        let _ = std::fs::remove_file(path);
+    }
     watcher.abort();
     readiness.set(false).await;
     let _ = drain.send(true);
-    let drained = drain_all(server, ingest, tasks);
+    let drained = drain_all(server, ingest, tasks, metrics, clock);
     if tokio::time::timeout(Duration::from_millis(config.limits.drain_ms), drained).await.is_err() {
         warn!("limits.drain_ms passed before all clients had left; their open requests are safe to repeat");
-    }
-    if let Some(path) = &bound.socket {
-        let _ = std::fs::remove_file(path);
     }
     info!("stopped");
     Ok(())
@@ -103,14 +125,22 @@ pub async fn run(
 
 /// Clients first, then what they had submitted.
 async fn drain_all(
-    server: tokio::task::JoinHandle<Result<(), tonic::transport::Error>>,
+    mut server: JoinHandle<Result<(), tonic::transport::Error>>,
     ingest: Arc<Ingest>,
     mut tasks: Tasks,
+    metrics: Arc<Metrics>,
+    clock: Arc<dyn Clock>,
 ) {
-    match server.await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => warn!(%error, "the gRPC server stopped"),
-        Err(error) => warn!(%error, "the gRPC server stopped"),
+    // Somebody who only watches our health may stay connected; nobody waits for that.
+    let idle = async {
+        while metrics.in_flight_events.get() > 0 || metrics.streams.get() > 0 {
+            clock.sleep(IDLE_LOOK).await;
+        }
+        clock.sleep(IDLE_GRACE).await;
+    };
+    tokio::select! {
+        _ = &mut server => {}
+        () = idle => server.abort(),
     }
     drop(ingest);
     while tasks.join_next().await.is_some() {}

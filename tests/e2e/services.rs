@@ -156,7 +156,7 @@ async fn entries_are_readable_by_hand() {
     let output = std::process::Command::new("redis-cli")
         .arg("-s")
         .arg(redis.socket())
-        .args(["--no-raw", "XRANGE", "seriatim:{jobs.0}:events", "-", "+"])
+        .args(["--no-raw", "XRANGE", &streams::events_key("jobs", 0), "-", "+"])
         .output()
         .unwrap();
     let output = String::from_utf8(output.stdout).unwrap();

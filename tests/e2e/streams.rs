@@ -26,3 +26,8 @@ pub async fn entries(connection: &mut MultiplexedConnection, topic: &str, partit
 pub fn of<'a>(entries: &'a [Entry], entity: &str) -> Vec<&'a Entry> {
     entries.iter().filter(|entry| entry.entity == entity).collect()
 }
+
+/// The key of a partition's event stream.
+pub fn events_key(topic: &str, index: u32) -> String {
+    PartitionKeys::new(&PartitionId { topic: topic.into(), index }).events
+}

@@ -100,7 +100,7 @@ async fn a_store_that_others_broke_is_named_and_its_neighbours_go_on() {
     let mut connection = streams::connect(&redis.url()).await;
     // Entities of both partitions, then one partition's stream is overwritten.
     let entities: Vec<String> = (0..20).map(|n| format!("job-{n}")).collect();
-    command(&mut connection, &["SET", "seriatim:{jobs.0}:events", "oops"]).await;
+    command(&mut connection, &["SET", &streams::events_key("jobs", 0), "oops"]).await;
     let (mut released, mut broken) = (0, 0);
     for entity in &entities {
         match publish(&sidecar, event(entity, 0)).await {
@@ -117,7 +117,7 @@ async fn a_store_that_others_broke_is_named_and_its_neighbours_go_on() {
     }
     assert!(released > 0 && broken > 0, "{released} released, {broken} broken");
     // Nothing was half written: once the key is repaired the events are released.
-    command(&mut connection, &["DEL", "seriatim:{jobs.0}:events"]).await;
+    command(&mut connection, &["DEL", &streams::events_key("jobs", 0)]).await;
     for entity in &entities {
         let verdict = publish(&sidecar, event(entity, 0)).await.unwrap();
         assert!(matches!(verdict, Verdict::Released | Verdict::Duplicate));

@@ -1,6 +1,6 @@
 //! The sidecar as a child process, so that what is measured of it is its own.
 
-use std::{env, fs, net::SocketAddr, path::PathBuf, process::Stdio};
+use std::{env, fs, net::SocketAddr, process::Stdio};
 
 use anyhow::Context;
 use serde::Deserialize;
@@ -18,7 +18,6 @@ use crate::{config::MEMORY_URL, random::Random, store::Store};
 
 pub struct Sidecar {
     child: Child,
-    folder: PathBuf,
     bound: Bound,
 }
 
@@ -62,9 +61,11 @@ impl Sidecar {
         let mut said = String::new();
         let output = child.stdout.take().expect("it is piped");
         BufReader::new(output).read_line(&mut said).await?;
+        // Read once, at the start; gone before anything can go wrong.
+        let _ = fs::remove_dir_all(&folder);
         let bound =
             serde_json::from_str(&said).context("the sidecar did not start; its own message is above")?;
-        Ok(Sidecar { child, folder, bound })
+        Ok(Sidecar { child, bound })
     }
 
     pub fn target(&self) -> String {
@@ -99,7 +100,6 @@ impl Sidecar {
     pub async fn stop(mut self, url: &str, topic: &str) -> Result<(), Failure> {
         drop(self.child.stdin.take());
         let _ = self.child.wait().await;
-        let _ = fs::remove_dir_all(&self.folder);
         if url == MEMORY_URL {
             return Ok(());
         }

@@ -154,7 +154,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Sorts what went wrong into what the caller must do about it.
 fn classify(error: RedisError) -> StoreError {
     // Codes of replies that Redis sends before it executes anything.
-    const NOT_EXECUTED: [&str; 15] = [
+    const NOT_EXECUTED: [&str; 14] = [
         "OOM",
         "MISCONF",
         "NOREPLICAS",
@@ -167,7 +167,6 @@ fn classify(error: RedisError) -> StoreError {
         "TRYAGAIN",
         "BUSY",
         "NOSCRIPT",
-        "NOPERM",
         "NOAUTH",
         "UNINITIALISED",
     ];

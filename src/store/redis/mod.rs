@@ -14,7 +14,7 @@ mod reply;
 mod report;
 mod script;
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use ::redis::{Cmd, Value, cmd};
 use dashmap::DashMap;
@@ -45,9 +45,10 @@ pub struct RedisStore {
 struct Opened {
     topic: Arc<TopicSpec>,
     keys: PartitionKeys,
-    /// What meta is expected to say. Learnt when opened and from slow replies; being
-    /// wrong about it costs speed, never truth.
-    header: Mutex<String>,
+    /// What meta says while our policy is in force and nothing is draining. Never
+    /// learnt from replies: under anybody else's policy a prediction may be wrong, so
+    /// calls then take the slow path until this process is restarted.
+    header: String,
 }
 
 impl RedisStore {
@@ -74,7 +75,8 @@ impl RedisStore {
         }
     }
 
-    async fn open_topic(&self, topic: Arc<TopicSpec>) -> Result<(), OpenError> {
+    /// Creates the topic's record, or checks that it is the same topic.
+    async fn open_record(&self, topic: &TopicSpec) -> Result<(), OpenError> {
         let store_error = |source| OpenError::Store { topic: topic.name.clone(), source };
         let wanted = topic.record();
         let mut call = OPEN_TOPIC.call(&[&topic_key(&topic.name)], 10, 0);
@@ -86,56 +88,66 @@ impl RedisStore {
         let found = TopicRecord::from_fields(&fields).ok_or_else(|| {
             store_error(StoreError::Broken(format!("its record cannot be read: {fields:?}")))
         })?;
-        if let Some(mismatch) = found.mismatch(&wanted) {
-            return Err(OpenError::Mismatch { topic: topic.name.clone(), mismatch });
+        match found.mismatch(&wanted) {
+            Some(mismatch) => Err(OpenError::Mismatch { topic: topic.name.clone(), mismatch }),
+            None => Ok(()),
         }
-        for index in 0..topic.partitions {
-            let id = PartitionId { topic: topic.name.as_str().into(), index };
-            let opened = self.open_partition(&topic, &id).await.map_err(store_error)?;
-            self.partitions.insert(id, Arc::new(opened));
-        }
-        Ok(())
     }
 
-    async fn open_partition(&self, topic: &Arc<TopicSpec>, id: &PartitionId) -> Result<Opened, StoreError> {
+    async fn open_partition(
+        &self,
+        topic: &Arc<TopicSpec>,
+        id: &PartitionId,
+    ) -> Result<Arc<Opened>, StoreError> {
         let keys = PartitionKeys::new(id);
         let mut call = OPEN_PARTITION.call(&keys.all(), 3, 0);
         call.arg(WIRE_VERSION).arg(policy_text(&topic.policy)).arg(format!("{:016x}", self.generation));
         let reply = self.link.run(&OPEN_PARTITION, call).await?;
-        let header = Mutex::new(reply::header(reply)?);
-        Ok(Opened { topic: topic.clone(), keys, header })
+        let header = reply::header(reply)?;
+        let opened = Arc::new(Opened { topic: topic.clone(), keys, header });
+        self.partitions.insert(id.clone(), opened.clone());
+        Ok(opened)
+    }
+
+    /// After the store lost the partition, or somebody made it anew: the same topic
+    /// must be there, or this process has no business in it any more.
+    async fn reopen(&self, topic: &Arc<TopicSpec>, id: &PartitionId) -> Result<Arc<Opened>, StoreError> {
+        self.open_record(topic).await.map_err(|error| match error {
+            OpenError::Store { source, .. } => source,
+            OpenError::Mismatch { .. } => StoreError::Broken(error.to_string()),
+        })?;
+        self.open_partition(topic, id).await
     }
 
     async fn admit_batch(&self, partition: &PartitionId, batch: &Batch) -> Result<Admitted, StoreError> {
         let mut opened = self.opened(partition)?;
-        // Twice at most: the second time with a partition that was just opened.
-        for last in [false, true] {
-            let header = opened.header.lock().expect("nobody panics holding it").clone();
-            let call = encode::admit(&opened.keys, &header, batch, &opened.topic.policy);
+        let mut reopened = false;
+        loop {
+            let call = encode::admit(&opened.keys, &opened.header, batch, &opened.topic.policy);
             match self.link.run(&ADMIT, call).await {
-                Ok(value) => {
-                    let (admitted, header) = reply::admitted(value, batch)?;
-                    if let Some(header) = header {
-                        *opened.header.lock().expect("nobody panics holding it") = header;
-                    }
-                    return Ok(admitted);
-                }
-                Err(StoreError::NotExecuted(reason)) if reason.starts_with("UNINITIALISED") && !last => {
-                    warn!(%partition, "the store has lost this partition; opening its topic anew");
-                    self.open_topic(opened.topic.clone()).await.map_err(|error| match error {
-                        OpenError::Store { source, .. } => source,
-                        OpenError::Mismatch { .. } => StoreError::Broken(error.to_string()),
-                    })?;
-                    opened = self.opened(partition)?;
+                Ok(value) => return reply::admitted(value, batch),
+                Err(StoreError::NotExecuted(reason)) if reason.starts_with("UNINITIALISED") && !reopened => {
+                    warn!(%partition, reason, "opening this partition anew");
+                    opened = self.reopen(&opened.topic, partition).await?;
+                    reopened = true;
                 }
                 Err(error) => return Err(error),
             }
         }
-        unreachable!("the second round returns in every case")
     }
 
     async fn query(&self, command: Cmd) -> Result<Value, StoreError> {
         self.link.send(&command).await
+    }
+
+    async fn unlink_partitions(&self, topic: &str, partitions: u32) -> Result<(), StoreError> {
+        for index in 0..partitions {
+            let partition = PartitionId { topic: topic.into(), index };
+            let mut unlink = cmd("UNLINK");
+            unlink.arg(&PartitionKeys::new(&partition).all());
+            self.query(unlink).await?;
+        }
+        Ok(())
     }
 
     async fn count(&self, command: &str, key: &str) -> Result<u64, StoreError> {
@@ -155,7 +167,17 @@ impl Store for RedisStore {
     }
 
     fn open<'a>(&'a self, topic: &'a TopicSpec) -> BoxFuture<'a, Result<(), OpenError>> {
-        self.open_topic(Arc::new(topic.clone())).boxed()
+        async move {
+            self.open_record(topic).await?;
+            let shared = Arc::new(topic.clone());
+            for index in 0..topic.partitions {
+                let id = PartitionId { topic: topic.name.as_str().into(), index };
+                let opened = self.open_partition(&shared, &id).await;
+                opened.map_err(|source| OpenError::Store { topic: topic.name.clone(), source })?;
+            }
+            Ok(())
+        }
+        .boxed()
     }
 
     fn admit<'a>(
@@ -262,22 +284,32 @@ impl Store for RedisStore {
     fn delete_topic<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
         async move {
             let Some(record) = self.record(topic).await? else { return Ok(()) };
-            for index in 0..record.partitions {
-                let partition = PartitionId { topic: topic.into(), index };
-                let mut unlink = cmd("UNLINK");
-                unlink.arg(&PartitionKeys::new(&partition).all());
-                self.query(unlink).await?;
-                self.partitions.remove(&partition);
-            }
-            // Last, so that an interrupted deletion can be repeated.
+            // The record in the middle: before it, so that an interrupted deletion can be
+            // repeated; after it, because a sidecar that is still running may have made
+            // a partition anew meanwhile.
+            self.unlink_partitions(topic, record.partitions).await?;
             let mut unlink = cmd("UNLINK");
             unlink.arg(topic_key(topic));
-            self.query(unlink).await.map(drop)
+            self.query(unlink).await?;
+            self.unlink_partitions(topic, record.partitions).await
         }
         .boxed()
     }
 
     fn ping(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        async move { self.query(cmd("PING")).await.map(drop) }.boxed()
+        async move {
+            // A store that answers but takes no writes is of no use: so it is asked to
+            // write. Resuming nobody does.
+            let keys = self.partitions.iter().next().map(|opened| opened.keys.clone());
+            match keys {
+                Some(keys) => {
+                    let mut call = RESUME.call(&[&keys.lanes, &keys.meta], 1, 0);
+                    call.arg("");
+                    self.link.run(&RESUME, call).await.map(drop)
+                }
+                None => self.query(cmd("PING")).await.map(drop),
+            }
+        }
+        .boxed()
     }
 }

@@ -59,10 +59,12 @@ pub fn pairs(value: Value) -> Result<Vec<(String, String)>, StoreError> {
     }
 }
 
-/// The first element of `open_partition`'s reply.
+/// The first element of `open_partition`'s reply, as a healthy partition has it: while
+/// a lane is draining the real one ends in `d`, and no batch may take it for healthy.
 pub fn header(value: Value) -> Result<String, StoreError> {
     let first = array(value)?.into_iter().next();
-    first.map_or_else(|| Err(unexpected("a header", &())), text)
+    let header = first.map_or_else(|| Err(unexpected("a header", &())), text)?;
+    Ok(header.strip_suffix('d').map(|rest| format!("{rest}-")).unwrap_or(header))
 }
 
 pub fn lane_state(value: Value) -> Result<Option<LaneState>, StoreError> {
@@ -116,15 +118,15 @@ fn entry(value: Value) -> Result<Entry, StoreError> {
     Entry::from_fields(id, fields).map_err(broken)
 }
 
-/// The reply of `admit`, and the header if the script told it.
-pub fn admitted(value: Value, batch: &Batch) -> Result<(Admitted, Option<String>), StoreError> {
+/// The reply of `admit`.
+pub fn admitted(value: Value, batch: &Batch) -> Result<Admitted, StoreError> {
     let mut values = array(value)?.into_iter();
     let path = values.next().map(text).transpose()?;
-    let (header, more, drained, after_terminal) = match path.as_deref() {
-        Some("fast") => (None, 0, 0, 0),
+    let (path, more, drained, after_terminal) = match path.as_deref() {
+        Some("fast") => (Path::Fast, 0, 0, 0),
         Some("slow") => {
-            let mut next = || values.next().ok_or_else(|| unexpected("more of a slow reply", &()));
-            (Some(text(next()?)?), number(next()?)?, number(next()?)?, number(next()?)?)
+            let mut next = || number(values.next().unwrap_or(Value::Okay));
+            (Path::Slow, next()?, next()?, next()?)
         }
         other => return Err(unexpected("fast or slow", &other)),
     };
@@ -135,19 +137,15 @@ pub fn admitted(value: Value, batch: &Batch) -> Result<(Admitted, Option<String>
     let mut decisions = Vec::with_capacity(offers.len());
     for (value, offer) in values.zip(offers) {
         let word = text(value)?;
-        decisions.push(match (&header, offer.event.position) {
-            (None, Position::Given(sequence)) => {
+        decisions.push(match (path, offer.event.position) {
+            (Path::Fast, Position::Given(sequence)) => {
                 let id = word.parse().map_err(|error: RecordError| unexpected("an id", &error))?;
                 Decision { verdict: Verdict::Released { sequence }, id: Some(id) }
             }
-            _ => decision(&word).ok_or_else(|| unexpected("a verdict", &word))?,
+            (Path::Fast | Path::Slow, _) => decision(&word).ok_or_else(|| unexpected("a verdict", &word))?,
         });
     }
-    let path = if header.is_some() { Path::Slow } else { Path::Fast };
-    // While a lane is draining the header says so; a healthy batch need not expect it.
-    let header =
-        header.map(|header| header.strip_suffix('d').map(|rest| format!("{rest}-")).unwrap_or(header));
-    Ok((Admitted { decisions, path, more: more != 0, drained, after_terminal }, header))
+    Ok(Admitted { decisions, path, more: more != 0, drained, after_terminal })
 }
 
 /// One verdict of the slow path: a letter, then what belongs to it.

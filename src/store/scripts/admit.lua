@@ -190,7 +190,12 @@ local function admit_given(lane, sequence, event)
   if sequence < lane.next then return admit_below_next(lane, sequence, event) end
   if ranges_find(lane.parked, sequence) then
     local parked = parked_get(lane, sequence)
-    local same = not parked or (parked.kind == event.kind and parked.data == event.data)
+    -- An event that somebody deleted from `parked` by hand is welcome once more.
+    if not parked then
+      fresh[parked_field(lane, sequence)] = event
+      return 'K' .. text_of(lane.count)
+    end
+    local same = parked.kind == event.kind and parked.data == event.data
     return same and 'D' .. text_of(sequence) or 'C'
   end
   if sequence == lane.next then
@@ -286,7 +291,16 @@ for i, entry in ipairs(appends) do
     'type', entry[5], 'order', entry[6], 'attrs', entry[7], 'data', entry[8])
 end
 
-local parked_now, parked_gone, states = {}, {}, {}
+-- The states directly behind the entries: whatever comes to a script in between (a
+-- command that the user may not run, say), the less a retry finds half done the better.
+local states = {}
+for _, lane in ipairs(touched) do
+  states[#states + 1] = lane.entity
+  states[#states + 1] = lane_text(lane)
+end
+if #states > 0 then redis.call('HSET', KEYS[3], unpack(states)) end
+
+local parked_now, parked_gone = {}, {}
 for field, event in pairs(fresh) do
   parked_now[#parked_now + 1] = field
   parked_now[#parked_now + 1] = event_text(event)
@@ -297,8 +311,6 @@ if #parked_gone > 0 then redis.call('HDEL', KEYS[4], unpack(parked_gone)) end
 
 local left_draining = false
 for _, lane in ipairs(touched) do
-  states[#states + 1] = lane.entity
-  states[#states + 1] = lane_text(lane)
   if is_draining(lane) then
     left_draining = true
     redis.call('ZADD', KEYS[5], 0, lane.entity)
@@ -306,8 +318,6 @@ for _, lane in ipairs(touched) do
     redis.call('ZREM', KEYS[5], lane.entity)
   end
 end
-if #states > 0 then redis.call('HSET', KEYS[3], unpack(states)) end
-
 if #strays > 0 then redis.call('ZREM', KEYS[5], unpack(strays)) end
 if was_draining then left_draining = redis.call('ZCOUNT', KEYS[5], '-inf', 0) > 0 end
 if was_draining ~= left_draining then
@@ -322,11 +332,11 @@ end
 redis.call('HINCRBY', KEYS[6], 'slow_calls', 1)
 
 local more = (again or left_draining) and 1 or 0
-local reply = { 'slow', header, more, drained, after_terminal }
+local reply = { 'slow', more, drained, after_terminal }
 for i, verdict in ipairs(verdicts) do
   if type(verdict) == 'table' then
     verdict = verdict[1] .. ids[verdict[3]] .. ' ' .. verdict[2]
   end
-  reply[5 + i] = verdict
+  reply[4 + i] = verdict
 end
 return reply

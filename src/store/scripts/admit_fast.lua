@@ -11,8 +11,9 @@
 --       attrs, data, tag ('t' terminal or '-', followed by the id's digest if the
 --       lane assigns sequences)
 -- Reply fast: {'fast', id of event 1, id of event 2, ...}
---       slow: {'slow', header, more (0 or 1), drained, after_terminal, verdict 1, ...}
--- Error UNINITIALISED  the partition is not there: open it, then call again
+--       slow: {'slow', more (0 or 1), drained, after_terminal, verdict 1, ...}
+-- Error UNINITIALISED  the partition is not there, or was made anew since the caller
+--                      opened it: open it, then call again
 --       WIRE           another version wrote it: do not touch it
 --
 -- Nearly all batches are all in order. The caller predicted each lane's state
@@ -21,6 +22,10 @@
 local header = redis.call('HGET', KEYS[6], 'header')
 if not header then
   return redis.error_reply('UNINITIALISED this partition has no header in meta')
+end
+-- The caller's topic may differ from the one that is here now, even in its partitions.
+if header ~= ARGV[1] and string.match(header, '|g(%x+)|') ~= string.match(ARGV[1], '|g(%x+)|') then
+  return redis.error_reply('UNINITIALISED this partition was made anew: ' .. header)
 end
 local lane_count, event_count = tonumber(ARGV[2]), tonumber(ARGV[3])
 local before_at, after_at, rows_at = 3 + lane_count, 3 + 2 * lane_count, 3 + 4 * lane_count

@@ -22,6 +22,16 @@ end
 redis.call('HSETNX', KEYS[3], '', '')
 redis.call('HSETNX', KEYS[4], '', '')
 redis.call('ZADD', KEYS[5], '+inf', '')
+-- Commands that only rare calls of admit use: a user that may not run them is found
+-- now, not halfway through somebody's events.
+local nobody = string.rep('-', 257)   -- longer than any entity
+redis.call('HDEL', KEYS[4], nobody)
+redis.call('ZREM', KEYS[5], nobody)
+redis.call('ZCOUNT', KEYS[5], '-inf', 0)
+redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', 0, 'LIMIT', 0, 1)
+redis.call('HMGET', KEYS[3], '')
+redis.call('HLEN', KEYS[4])
+redis.call('HINCRBY', KEYS[6], 'opened', 1)
 
 if not header then
   header = 'w' .. ARGV[1] .. '|p1|g' .. ARGV[3] .. '|-'
