@@ -38,8 +38,9 @@ impl PrivateRedis {
         fs::create_dir_all(&folder)?;
         let socket = folder.join("redis.sock");
         // $0 is the program. When the owner is gone, so is our standard input.
-        let script = r#""$0" "$@" >"$SERIATIM_REDIS_LOG" 2>&1 </dev/null & server=$!
-            echo $server; cat >/dev/null; kill -9 $server; wait $server"#;
+        // Ctrl-C reaches the whole group: whoever cleans up must not die of it.
+        let script = r#"trap '' INT; "$0" "$@" >"$SERIATIM_REDIS_LOG" 2>&1 </dev/null & server=$!
+            echo $server; cat >/dev/null; kill -9 $server; wait $server; rm -rf "$SERIATIM_REDIS_FOLDER""#;
         let mut guard = Command::new("sh")
             .args(["-c", script])
             .arg(program)
@@ -49,6 +50,7 @@ impl PrivateRedis {
             .arg("--dir")
             .arg(&folder)
             .args(extra)
+            .env("SERIATIM_REDIS_FOLDER", &folder)
             .env("SERIATIM_REDIS_LOG", folder.join("redis.log"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
