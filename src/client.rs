@@ -45,10 +45,11 @@ pub async fn connect(target: &str) -> Result<IngestClient<Channel>, ClientError>
         format!("http://{target}")
     };
     let endpoint = Endpoint::from_shared(address).map_err(|_| wrong())?;
-    let channel = endpoint.tcp_nodelay(true).connect().await.map_err(|error| ClientError::Unreachable {
-        target: target.to_owned(),
-        reason: innermost(&error),
-    })?;
+    let channel = endpoint
+        .tcp_nodelay(true)
+        .connect()
+        .await
+        .map_err(|error| ClientError::Unreachable { target: target.to_owned(), reason: innermost(&error) })?;
     Ok(IngestClient::new(channel))
 }
 

@@ -42,7 +42,15 @@ struct ClassLabel {
 /// The words of the verdict label; the last is for requests whose outcome the store
 /// did not tell in time.
 pub const VERDICTS: [&str; 10] = [
-    "released", "parked", "passed", "duplicate", "late", "conflict", "stale", "refused", "invalid",
+    "released",
+    "parked",
+    "passed",
+    "duplicate",
+    "late",
+    "conflict",
+    "stale",
+    "refused",
+    "invalid",
     "unavailable",
 ];
 
@@ -137,7 +145,11 @@ impl Metrics {
             Unit::Seconds,
             self.store_call_seconds.clone(),
         );
-        r.register("store_errors", "Calls that the store did not answer, by class", self.store_errors.clone());
+        r.register(
+            "store_errors",
+            "Calls that the store did not answer, by class",
+            self.store_errors.clone(),
+        );
         r.register("batch_events", "Events per call that admits a batch", self.batch_events.clone());
         r.register("in_flight_events", "Events received and not yet answered", self.in_flight_events.clone());
         r.register_with_unit(

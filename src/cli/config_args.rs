@@ -30,7 +30,9 @@ impl ConfigArgs {
         let mut flags = Vec::new();
         for assignment in &self.set {
             let (key, value) = assignment.split_once('=').ok_or_else(|| {
-                Failure::Usage(anyhow::anyhow!("--set {assignment}: write KEY=VALUE, for example store.wait_ms=2000"))
+                Failure::Usage(anyhow::anyhow!(
+                    "--set {assignment}: write KEY=VALUE, for example store.wait_ms=2000"
+                ))
             })?;
             flags.push((key.to_owned(), value.to_owned()));
         }

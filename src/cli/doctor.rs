@@ -120,6 +120,10 @@ fn examine(report: &ServerReport) -> Vec<Check> {
         persistence,
         eviction,
         check("memory", Grade::Good, memory),
-        check("losses", Grade::Good, report.what_could_be_lost()),
+        check(
+            "losses",
+            if report.aof_enabled { Grade::Good } else { Grade::Warning },
+            report.what_could_be_lost(),
+        ),
     ]
 }

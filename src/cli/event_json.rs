@@ -90,7 +90,8 @@ mod tests {
 
     #[test]
     fn data_is_kept_byte_for_byte() {
-        let event = EventLine::parse(r#"{"entity":"e","sequence":0,"type":"t","data":{"b": 1.0,"a":"é"}}"#).unwrap();
+        let event =
+            EventLine::parse(r#"{"entity":"e","sequence":0,"type":"t","data":{"b": 1.0,"a":"é"}}"#).unwrap();
         assert_eq!(event.data, r#"{"b": 1.0,"a":"é"}"#.as_bytes());
         assert_eq!(event.datacontenttype, "application/json");
     }

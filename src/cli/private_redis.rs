@@ -5,7 +5,8 @@
 //! a shell between the two waits for its standard input to close.
 
 use std::{
-    env, fs, io,
+    env, fs,
+    io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
@@ -15,6 +16,7 @@ use std::{
 
 pub struct PrivateRedis {
     guard: Child,
+    pid: u32,
     folder: PathBuf,
 }
 
@@ -27,7 +29,10 @@ impl PrivateRedis {
     pub fn find() -> Option<PathBuf> {
         let folders: Vec<PathBuf> = env::split_paths(&env::var_os("PATH")?).collect();
         let programs = ["redis-server", "valkey-server"];
-        programs.iter().flat_map(|name| folders.iter().map(move |folder| folder.join(name))).find(|p| p.is_file())
+        programs
+            .iter()
+            .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
+            .find(|p| p.is_file())
     }
 
     /// Starts it; `extra` are further arguments of the server.
@@ -56,9 +61,12 @@ impl PrivateRedis {
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()?;
+        let mut pid = String::new();
+        BufReader::new(guard.stdout.take().expect("it is piped")).read_line(&mut pid)?;
+        let pid = pid.trim().parse().map_err(io::Error::other)?;
         for _ in 0..LOOKS_MAX {
             if std::os::unix::net::UnixStream::connect(&socket).is_ok() {
-                return Ok(PrivateRedis { guard, folder });
+                return Ok(PrivateRedis { guard, pid, folder });
             }
             thread::sleep(LOOK_EVERY);
         }
@@ -71,6 +79,10 @@ impl PrivateRedis {
 
     pub fn url(&self) -> String {
         format!("redis+unix://{}", self.socket().display())
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.pid
     }
 
     pub fn socket(&self) -> PathBuf {

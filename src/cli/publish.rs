@@ -210,7 +210,8 @@ impl Summary {
                 self.events += 1;
                 let verdict = result.verdict();
                 *self.verdicts.entry(verdict.as_str_name().to_lowercase()).or_default() += 1;
-                if matches!(verdict, Verdict::Invalid | Verdict::Refused | Verdict::Conflict | Verdict::Stale) {
+                if matches!(verdict, Verdict::Invalid | Verdict::Refused | Verdict::Conflict | Verdict::Stale)
+                {
                     let pb::Result { field, reason, detail, .. } = &result;
                     let what = [field, reason].into_iter().find(|text| !text.is_empty());
                     let what = what.map(|text| format!(" ({text})")).unwrap_or_default();

@@ -128,7 +128,8 @@ async fn delete(store: &dyn Store, topic: &str, confirm: Option<&str>, json: boo
     match confirm {
         Some(name) if name == topic => {}
         Some(name) => {
-            let error = anyhow::anyhow!("--confirm {name} is not the topic to delete, {topic}; nothing was deleted");
+            let error =
+                anyhow::anyhow!("--confirm {name} is not the topic to delete, {topic}; nothing was deleted");
             return Err(Failure::Usage(error));
         }
         None => ask_twice(topic, entries)?,
@@ -144,7 +145,8 @@ async fn delete(store: &dyn Store, topic: &str, confirm: Option<&str>, json: boo
 
 fn ask_twice(topic: &str, entries: u64) -> Outcome {
     if !io::stdin().is_terminal() {
-        let error = anyhow::anyhow!("there is nobody to ask; write --confirm {topic} to delete it from a script");
+        let error =
+            anyhow::anyhow!("there is nobody to ask; write --confirm {topic} to delete it from a script");
         return Err(Failure::Usage(error));
     }
     let first = format!("Delete topic {topic} with {} entries, for ever? Type its name: ", grouped(entries));

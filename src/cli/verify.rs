@@ -51,7 +51,9 @@ async fn read(store: &dyn Store, args: &VerifyArgs) -> Result<Report, Failure> {
 }
 
 pub fn no_such_topic(name: &str) -> Failure {
-    let error = anyhow::anyhow!("there is no topic {name:?} in this store; `seriatim topic list` shows what there is");
+    let error = anyhow::anyhow!(
+        "there is no topic {name:?} in this store; `seriatim topic list` shows what there is"
+    );
     Failure::Usage(error)
 }
 

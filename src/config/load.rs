@@ -72,19 +72,20 @@ fn read(path: &Path) -> Result<Table, ConfigError> {
         origin: shown.clone(),
         reason: error.to_string().trim_end().to_owned(),
     })?;
-    toml::from_str(&text)
-        .map_err(|error| ConfigError::Malformed { origin: shown, reason: error.to_string() })
+    toml::from_str(&text).map_err(|error| ConfigError::Malformed { origin: shown, reason: error.to_string() })
 }
 
 /// Puts a value at a dotted key. It is read as TOML where the default is not a text.
 fn set(table: &mut Table, key: &str, value: &str, origin: &str) -> Result<(), ConfigError> {
     let malformed = |reason: String| ConfigError::Malformed { origin: origin.to_owned(), reason };
     let mut steps: Vec<&str> = key.split('.').collect();
-    let last = steps.pop().filter(|last| !last.is_empty()).ok_or_else(|| malformed("names no key".to_owned()))?;
+    let last =
+        steps.pop().filter(|last| !last.is_empty()).ok_or_else(|| malformed("names no key".to_owned()))?;
     let mut place = table;
     for step in steps {
         let inner = place.entry(step).or_insert_with(|| Value::Table(Table::new()));
-        place = inner.as_table_mut().ok_or_else(|| malformed(format!("{step:?} is a value, not a section")))?;
+        place =
+            inner.as_table_mut().ok_or_else(|| malformed(format!("{step:?} is a value, not a section")))?;
     }
     place.insert(last.to_owned(), toml_value(value));
     Ok(())
@@ -105,7 +106,8 @@ mod tests {
     use super::*;
 
     fn with(environment: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Config, ConfigError> {
-        let owned = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let owned =
+            |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         load(None, &Overrides { environment: owned(environment), flags: owned(flags) })
     }
 

@@ -30,7 +30,9 @@ impl Config {
         for (key, address) in [("listen.grpc", &self.listen.grpc), ("listen.web", &self.listen.web)] {
             let is_address = address.is_empty() || address.parse::<SocketAddr>().is_ok();
             require(is_address, key, || {
-                format!("{address:?} is not an address; write an IP and a port, for example \"127.0.0.1:7401\"")
+                format!(
+                    "{address:?} is not an address; write an IP and a port, for example \"127.0.0.1:7401\""
+                )
             })?;
         }
         Ok(())

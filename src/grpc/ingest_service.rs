@@ -94,8 +94,7 @@ impl pb::ingest_server::Ingest for IngestService {
         request: Request<pb::ResumeRequest>,
     ) -> Result<Response<pb::ResumeResponse>, Status> {
         let pb::ResumeRequest { topic, entity } = request.into_inner();
-        let topic =
-            self.ingest.topic(&topic).ok_or_else(|| status::no_such_topic(&topic, &self.ingest))?;
+        let topic = self.ingest.topic(&topic).ok_or_else(|| status::no_such_topic(&topic, &self.ingest))?;
         let entity = Entity::new(&entity).map_err(|error| status::bad_field("entity", error.to_string()))?;
         let state = self.ingest.resume(topic, &entity).await.map_err(status::store_error)?;
         Ok(Response::new(wire::resumed(state, topic)))

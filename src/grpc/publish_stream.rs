@@ -94,7 +94,8 @@ async fn submit(
         Ok(topic) => topic,
         Err(status) => {
             let failure = Some(status::failure(&status));
-            let _ = answers.send(Item::Answer(pb::Answer { number, failure, ..Default::default() }, Some(place)));
+            let _ =
+                answers.send(Item::Answer(pb::Answer { number, failure, ..Default::default() }, Some(place)));
             return;
         }
     };

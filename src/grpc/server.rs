@@ -34,7 +34,8 @@ pub async fn serve(
     mut draining: watch::Receiver<bool>,
     limits: Limits,
 ) -> Result<(), Error> {
-    let ingest = pb::ingest_server::IngestServer::new(service).max_decoding_message_size(limits.request_bytes);
+    let ingest =
+        pb::ingest_server::IngestServer::new(service).max_decoding_message_size(limits.request_bytes);
     let ingest = NamesTheSetting { inner: ingest, request_bytes: limits.request_bytes };
     let reflection = || {
         tonic_reflection::server::Builder::configure()

@@ -16,14 +16,28 @@ const EXTENSION_NAME_MAX: usize = 32;
 const RESERVED_TYPES: &str = "seriatim.";
 /// Attribute names that have a meaning of their own.
 const RESERVED_NAMES: [&str; 16] = [
-    "contenttype", "data", "datacontenttype", "entity", "epoch", "from", "id", "order", "previous", "reason",
-    "sequence", "source", "specversion", "terminal", "time", "waited",
+    "contenttype",
+    "data",
+    "datacontenttype",
+    "entity",
+    "epoch",
+    "from",
+    "id",
+    "order",
+    "previous",
+    "reason",
+    "sequence",
+    "source",
+    "specversion",
+    "terminal",
+    "time",
+    "waited",
 ];
 
 /// Checks one event and turns it into an offer for the topic.
 pub fn offer(event: pb::Event, topic: &Topic, limits: &Limits) -> Result<Offer, Invalid> {
-    let entity = Entity::new(&event.entity)
-        .map_err(|error| invalid("entity", "entity_bytes", error.to_string()))?;
+    let entity =
+        Entity::new(&event.entity).map_err(|error| invalid("entity", "entity_bytes", error.to_string()))?;
     check_type(&event.r#type)?;
     if event.data.len() > limits.event_bytes {
         let detail = format!(
@@ -74,7 +88,8 @@ fn check_attributes(event: &pb::Event, limits: &Limits) -> Result<(), Invalid> {
         let is_name = (1..=EXTENSION_NAME_MAX).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
         if !is_name {
-            let detail = format!("{name:?} is no attribute name: 1 to {EXTENSION_NAME_MAX} characters a-z, 0-9");
+            let detail =
+                format!("{name:?} is no attribute name: 1 to {EXTENSION_NAME_MAX} characters a-z, 0-9");
             return Err(invalid("attributes", "attribute_name", detail));
         }
         if RESERVED_NAMES.contains(&name.as_str()) {
@@ -93,13 +108,15 @@ fn position(event: &pb::Event, topic: &Topic) -> Result<Position, Invalid> {
                 .map_err(|error| invalid("sequence", "number_max", error.to_string()))?;
             let first = topic.spec.policy.first;
             if sequence < first {
-                let detail = format!("sequence {number} lies before {first}, the first one of topic {of_topic}");
+                let detail =
+                    format!("sequence {number} lies before {first}, the first one of topic {of_topic}");
                 return Err(invalid("sequence", "first_sequence", detail));
             }
             Ok(Position::Given(sequence))
         }
         (Numbering::Producer, None) => {
-            let detail = format!("topic {of_topic} is numbered by its producers: every event needs a sequence");
+            let detail =
+                format!("topic {of_topic} is numbered by its producers: every event needs a sequence");
             Err(invalid("sequence", "numbering", detail))
         }
         (Numbering::Assigned, Some(_)) => {
@@ -221,7 +238,9 @@ fn refusal_detail(refusal: Refusal) -> String {
     let detail = match refusal {
         Refusal::AheadMax => "too far ahead of the sequence that is released next; is the numbering right?",
         Refusal::ParkedMax => "too many events of this entity wait for a missing one; send that one first",
-        Refusal::ParkedBytesMax => "too many bytes of this entity wait for a missing event; send that one first",
+        Refusal::ParkedBytesMax => {
+            "too many bytes of this entity wait for a missing event; send that one first"
+        }
         Refusal::PartitionParkedMax => "too many events of this partition wait for missing ones",
         Refusal::PartitionParkedBytesMax => "too many bytes of this partition wait for missing events",
     };

@@ -9,6 +9,7 @@ use crate::metrics::Metrics;
 pub struct InFlight {
     events: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
+    bytes_max: usize,
     metrics: Arc<Metrics>,
 }
 
@@ -19,22 +20,33 @@ pub struct Taken {
 
 impl InFlight {
     pub fn new(events: usize, bytes: usize, metrics: Arc<Metrics>) -> Self {
-        InFlight { events: Arc::new(Semaphore::new(events)), bytes: Arc::new(Semaphore::new(bytes)), metrics }
+        InFlight {
+            events: Arc::new(Semaphore::new(events)),
+            bytes: Arc::new(Semaphore::new(bytes)),
+            bytes_max: bytes,
+            metrics,
+        }
     }
 
     /// Takes a share if there is room; else the name of the limit.
     pub fn try_take(&self, events: usize, bytes: usize) -> Result<Taken, &'static str> {
         let events = self.events.clone().try_acquire_many_owned(permits(events));
         let events = events.map_err(|_| "in_flight_events")?;
-        let bytes = self.bytes.clone().try_acquire_many_owned(permits(bytes));
+        let bytes = self.bytes.clone().try_acquire_many_owned(self.share(bytes));
         Ok(self.taken(events, bytes.map_err(|_| "in_flight_bytes")?))
     }
 
     /// Waits until there is room, in order of arrival.
     pub async fn take(&self, events: usize, bytes: usize) -> Taken {
         let events = self.events.clone().acquire_many_owned(permits(events)).await;
-        let bytes = self.bytes.clone().acquire_many_owned(permits(bytes)).await;
+        let bytes = self.bytes.clone().acquire_many_owned(self.share(bytes)).await;
         self.taken(events.expect("it is never closed"), bytes.expect("it is never closed"))
+    }
+
+    /// Weights include bookkeeping, so the largest request may weigh more than there
+    /// is; it then takes all of it instead of waiting for ever.
+    fn share(&self, bytes: usize) -> u32 {
+        permits(bytes.min(self.bytes_max))
     }
 
     fn taken(&self, events: OwnedSemaphorePermit, bytes: OwnedSemaphorePermit) -> Taken {
@@ -74,8 +86,19 @@ mod tests {
         let first = in_flight.try_take(2, 10).ok().unwrap();
         assert_eq!(in_flight.try_take(1, 1).err(), Some("in_flight_events"));
         drop(first);
-        assert_eq!(in_flight.try_take(1, 101).err(), Some("in_flight_bytes"));
+        let second = in_flight.try_take(1, 60).ok().unwrap();
+        assert_eq!(in_flight.try_take(1, 60).err(), Some("in_flight_bytes"));
         // A refused request leaves nothing behind.
+        drop(second);
         assert!(in_flight.try_take(2, 100).is_ok());
+    }
+
+    #[test]
+    fn a_request_heavier_than_the_limit_takes_all_there_is() {
+        let in_flight = InFlight::new(2, 100, Arc::default());
+        let all = in_flight.try_take(1, 5000).ok().unwrap();
+        assert_eq!(in_flight.try_take(1, 1).err(), Some("in_flight_bytes"));
+        drop(all);
+        assert!(in_flight.try_take(1, 1).is_ok());
     }
 }

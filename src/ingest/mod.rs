@@ -94,7 +94,8 @@ impl Ingest {
             }
             started.insert(spec.name.clone(), Topic { spec, terminal_types, metrics, partitions });
         }
-        let in_flight = InFlight::new(options.in_flight_events, options.in_flight_bytes, ports.metrics.clone());
+        let in_flight =
+            InFlight::new(options.in_flight_events, options.in_flight_bytes, ports.metrics.clone());
         (Arc::new(Ingest { ports, topics: started, in_flight }), tasks)
     }
 

@@ -1,10 +1,6 @@
 //! What becomes of one event, seen from the producer.
 
-use crate::{
-    metrics::TopicMetrics,
-    order::Verdict,
-    store::Decision,
-};
+use crate::{metrics::TopicMetrics, order::Verdict, store::Decision};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use tokio::sync::mpsc;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::{Options, Ports, outcome::Outcome, request::Ticket};
 use crate::{
@@ -214,7 +214,11 @@ impl Owner {
         self.ports.metrics.count_store_error(error.class());
         // Once per outage: a line for every attempt would bury everything else.
         if std::mem::replace(&mut self.store_answers, false) {
-            warn!(partition = %self.id, %error, "the store does not answer; offering again");
+            if error.is_passing() {
+                warn!(partition = %self.id, %error, "the store does not answer; offering again");
+            } else {
+                error!(partition = %self.id, %error, "events of this partition are turned away");
+            }
         }
     }
 }

@@ -132,7 +132,8 @@ impl<P: Payload> Lane<P> {
             self.drain(load, effects);
             return Verdict::Released { sequence };
         }
-        if let Some(refusal) = refusal(sequence, self.next, &self.parked, event.payload.size(), policy, load) {
+        if let Some(refusal) = refusal(sequence, self.next, &self.parked, event.payload.size(), policy, load)
+        {
             return Verdict::Refused(refusal);
         }
         load.add(event.payload.size());

@@ -2,12 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    identity::Sequence,
-    lane::Payload,
-    ranges::Ranges,
-    state::ParkedSummary,
-};
+use super::{identity::Sequence, lane::Payload, ranges::Ranges, state::ParkedSummary};
 
 #[derive(Clone, Debug)]
 pub(super) struct Waiting<P> {

@@ -120,3 +120,75 @@ impl<P: Payload> Partition<P> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::{Action, Epoch, MarkerKind, Order, Position, Sequence};
+
+    impl Payload for &'static str {
+        fn size(&self) -> u64 {
+            self.len() as u64
+        }
+
+        fn same_as(&self, other: &Self) -> bool {
+            self == other
+        }
+    }
+
+    fn offer(
+        partition: &mut Partition<&'static str>,
+        sequence: u64,
+        effects: &mut Effects<&'static str>,
+    ) -> Verdict {
+        let position = Position::Given(Sequence::new(sequence).unwrap());
+        let event = Event { epoch: Epoch::new(0).unwrap(), position, terminal: false, payload: "x" };
+        partition.admit(&job(), event, &Policy::default(), effects)
+    }
+
+    fn job() -> Entity {
+        Entity::new("job").unwrap()
+    }
+
+    /// No call of a store skips a gap by itself yet; the rules can.
+    #[test]
+    fn a_skipped_gap_is_marked_in_its_place_and_what_comes_then_is_late() {
+        let mut partition = Partition::default();
+        let mut effects = Effects::new(512);
+        for sequence in [0, 3, 4, 6] {
+            offer(&mut partition, sequence, &mut effects);
+        }
+        partition.skip(&job(), SkipReason::Timeout, &mut effects);
+        assert_eq!(partition.lane(&job()).unwrap().state().to_string(), "0:5;k1,1,6;m1-2");
+        let written: Vec<String> = effects
+            .actions
+            .iter()
+            .map(|action| match action {
+                Action::Append(append) => format!("{} {}", append.order.name(), append.sequence),
+                Action::Mark(marker) => match marker.kind {
+                    MarkerKind::Gap { reason, from } => {
+                        format!("{} {from}-{}", reason.name(), marker.sequence)
+                    }
+                    MarkerKind::Epoch { .. } => "epoch".to_owned(),
+                },
+            })
+            .collect();
+        assert_eq!(written, ["strict 0", "timeout 1-2", "strict 3", "strict 4"]);
+
+        let late = offer(&mut partition, 1, &mut effects);
+        assert_eq!(late, Verdict::Late { sequence: Sequence::new(1).unwrap() });
+        assert!(matches!(effects.actions.last(), Some(Action::Append(a)) if a.order == Order::Late));
+        assert!(matches!(offer(&mut partition, 1, &mut effects), Verdict::Duplicate { .. }));
+    }
+
+    #[test]
+    fn without_a_gap_there_is_nothing_to_skip() {
+        let mut partition = Partition::default();
+        let mut effects = Effects::new(512);
+        partition.skip(&job(), SkipReason::Timeout, &mut effects);
+        offer(&mut partition, 0, &mut effects);
+        partition.skip(&job(), SkipReason::Timeout, &mut effects);
+        assert_eq!(effects.actions.len(), 1);
+        assert_eq!(partition.lane(&job()).unwrap().state().to_string(), "0:1");
+    }
+}

@@ -154,7 +154,8 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        for text in ["", "0", "0:", ":0", "0:1x", "0:1;", "0:1;z", "0:1;k1,2", "0:1;i0", "0:9007199254740993"] {
+        for text in ["", "0", "0:", ":0", "0:1x", "0:1;", "0:1;z", "0:1;k1,2", "0:1;i0", "0:9007199254740993"]
+        {
             assert_eq!(text.parse::<LaneState>(), Err(StateError(text.to_owned())));
         }
     }

@@ -65,7 +65,8 @@ pub async fn run(
     let ports = Ports { store: store.clone(), clock: clock.clone(), metrics: metrics.clone() };
     let (readiness, health) = Readiness::new(metrics.clone());
     if let Some(listener) = web_listener {
-        let state = web::WebState { metrics: metrics.clone(), ready: readiness.watch(), store: store.clone() };
+        let state =
+            web::WebState { metrics: metrics.clone(), ready: readiness.watch(), store: store.clone() };
         tokio::spawn(web::serve(listener, state));
     }
 
@@ -73,11 +74,13 @@ pub async fn run(
     for (spec, _) in &specs {
         open(&ports, spec, config.store.start_wait()).await?;
     }
-    let (ingest, tasks) = Ingest::start(specs, ingest_options(&config), ports, Random::from_seed(random.next()));
+    let (ingest, tasks) =
+        Ingest::start(specs, ingest_options(&config), ports, Random::from_seed(random.next()));
     let (drain, draining) = watch::channel(false);
     let service = IngestService::new(ingest.clone(), grpc_limits(&config), metrics.clone(), draining.clone());
     let connections = Connections::new(config.limits.connections, metrics);
-    let server = tokio::spawn(grpc::serve(service, health, listeners, connections, draining, grpc_limits(&config)));
+    let server =
+        tokio::spawn(grpc::serve(service, health, listeners, connections, draining, grpc_limits(&config)));
     let watcher = tokio::spawn(readiness.clone().watch_store(store, clock));
     readiness.set(true).await;
     on_ready(&bound);
@@ -148,7 +151,9 @@ fn bind_unix(path: &Path) -> Result<UnixListener, ServeError> {
     if let Ok(found) = std::fs::symlink_metadata(path) {
         let in_use = || std::os::unix::net::UnixStream::connect(path).is_ok();
         if !found.file_type().is_socket() {
-            return Err(failed(io::Error::other("something that is not a socket is there; remove it by hand")));
+            return Err(failed(io::Error::other(
+                "something that is not a socket is there; remove it by hand",
+            )));
         }
         if in_use() {
             return Err(failed(io::Error::other("another process listens there")));

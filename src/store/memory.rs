@@ -37,7 +37,8 @@ struct MemoryPartition {
 impl MemoryPartition {
     fn admit(&mut self, batch: &Batch) -> Result<Admitted, StoreError> {
         if self.events.len() + self.late.len() >= ENTRIES_MAX {
-            let full = format!("the embedded store is full ({ENTRIES_MAX} entries in a partition); use Redis");
+            let full =
+                format!("the embedded store is full ({ENTRIES_MAX} entries in a partition); use Redis");
             return Err(StoreError::NotExecuted(full));
         }
         let mut effects = Effects::new(self.policy.append_max);
@@ -45,13 +46,13 @@ impl MemoryPartition {
         let mut decided = Vec::with_capacity(batch.offers().len());
         for offer in batch.offers() {
             let from = effects.actions.len();
-            let verdict =
-                self.lanes.admit(&offer.entity, offer.event.clone(), &self.policy, &mut effects);
+            let verdict = self.lanes.admit(&offer.entity, offer.event.clone(), &self.policy, &mut effects);
             decided.push((verdict, own_entry(verdict, &effects.actions, from)));
         }
         let ids: Vec<StreamId> = effects.actions.into_iter().map(|action| self.apply(action)).collect();
         let again = decided.iter().any(|(verdict, _)| *verdict == Verdict::Again);
-        let decision = |(verdict, at): (Verdict, Option<usize>)| Decision { verdict, id: at.map(|at| ids[at]) };
+        let decision =
+            |(verdict, at): (Verdict, Option<usize>)| Decision { verdict, id: at.map(|at| ids[at]) };
         Ok(Admitted {
             decisions: decided.into_iter().map(decision).collect(),
             path: Path::Slow,
@@ -86,7 +87,9 @@ impl MemoryPartition {
                     MarkerKind::Gap { reason, from } => {
                         ("seriatim.gap", format!(r#"{{"reason":"{}","from":{from}}}"#, reason.name()))
                     }
-                    MarkerKind::Epoch { previous } => ("seriatim.epoch", format!(r#"{{"previous":{previous}}}"#)),
+                    MarkerKind::Epoch { previous } => {
+                        ("seriatim.epoch", format!(r#"{{"previous":{previous}}}"#))
+                    }
                 };
                 self.events.push(Entry {
                     id,
@@ -107,7 +110,9 @@ impl MemoryPartition {
 /// Which of the actions since `from` wrote the event itself.
 fn own_entry(verdict: Verdict, actions: &[Action<Payload>], from: usize) -> Option<usize> {
     let sequence = match verdict {
-        Verdict::Released { sequence } | Verdict::Passed { sequence } | Verdict::Late { sequence } => sequence,
+        Verdict::Released { sequence } | Verdict::Passed { sequence } | Verdict::Late { sequence } => {
+            sequence
+        }
         Verdict::Parked { .. }
         | Verdict::Duplicate { .. }
         | Verdict::Conflict
@@ -117,9 +122,7 @@ fn own_entry(verdict: Verdict, actions: &[Action<Payload>], from: usize) -> Opti
     };
     // Markers and the old epoch's events may stand before it, its followers after.
     let own = |action: &Action<Payload>| matches!(action, Action::Append(a) if a.sequence == sequence);
-    let epoch_marker = |action: &Action<Payload>| {
-        matches!(action, Action::Mark(m) if matches!(m.kind, MarkerKind::Epoch { .. }))
-    };
+    let epoch_marker = |action: &Action<Payload>| matches!(action, Action::Mark(m) if matches!(m.kind, MarkerKind::Epoch { .. }));
     let from = actions.iter().skip(from).position(epoch_marker).map_or(from, |at| from + at);
     actions.iter().skip(from).position(own).map(|at| from + at)
 }
@@ -151,7 +154,8 @@ impl MemoryStore {
         act: impl FnOnce(&mut MemoryPartition) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let found = self.partitions.get_mut(partition);
-        let mut found = found.ok_or_else(|| StoreError::Broken(format!("partition {partition} is not open")))?;
+        let mut found =
+            found.ok_or_else(|| StoreError::Broken(format!("partition {partition} is not open")))?;
         act(found.value_mut())
     }
 }
@@ -191,7 +195,8 @@ impl Store for MemoryStore {
         partition: &'a PartitionId,
         entity: &'a Entity,
     ) -> BoxFuture<'a, Result<Option<LaneState>, StoreError>> {
-        ready(self.with(partition, |partition| Ok(partition.lanes.lane(entity).map(|lane| lane.state())))).boxed()
+        ready(self.with(partition, |partition| Ok(partition.lanes.lane(entity).map(|lane| lane.state()))))
+            .boxed()
     }
 
     fn read<'a>(

@@ -174,7 +174,9 @@ impl StoreError {
 /// Why a topic could not be opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    #[error("topic {topic}: {mismatch}; write that into the configuration, or delete the topic with `seriatim topic delete {topic}`")]
+    #[error(
+        "topic {topic}: {mismatch}; write that into the configuration, or delete the topic with `seriatim topic delete {topic}`"
+    )]
     Mismatch { topic: String, mismatch: Mismatch },
     #[error("topic {topic}: {source}")]
     Store { topic: String, source: StoreError },

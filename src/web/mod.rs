@@ -19,7 +19,8 @@ pub struct WebState {
     pub store: Arc<dyn Store>,
 }
 
-const INDEX: &str = "seriatim\n\n/livez    is the process alive?\n/readyz   is it of use?\n/metrics  for Prometheus\n";
+const INDEX: &str =
+    "seriatim\n\n/livez    is the process alive?\n/readyz   is it of use?\n/metrics  for Prometheus\n";
 
 /// Serves for as long as the process lives: probes must answer while it drains.
 pub async fn serve(listener: TcpListener, state: WebState) {

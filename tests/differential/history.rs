@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt::Write};
 
 use seriatim::{
     order::{
-        Entity, Epoch, Event, LatePlace, LaneState, NUMBER_MAX, Ordering, Policy, Position, Ranges, Sequence,
+        Entity, Epoch, Event, LaneState, LatePlace, NUMBER_MAX, Ordering, Policy, Position, Ranges, Sequence,
     },
     store::{Batch, MemoryStore, Numbering, Offer, PartitionId, Payload, Store, TopicSpec},
 };
@@ -73,7 +73,12 @@ impl History {
         }
     }
 
-    pub async fn next_batch(&mut self, random: &mut Random, memory: &MemoryStore, partition: &PartitionId) -> Batch {
+    pub async fn next_batch(
+        &mut self,
+        random: &mut Random,
+        memory: &MemoryStore,
+        partition: &PartitionId,
+    ) -> Batch {
         let size = if random.percent(3) { 0 } else { random.within(1, 6) };
         let mut arrived = Vec::new();
         let mut following = HashMap::new();
@@ -115,7 +120,8 @@ impl History {
             (85..=94, Some(LaneState { parked: Some(parked), .. })) => one_of(random, &parked.sequences),
             _ => next + self.topic.policy.ahead_max + random.below(3),
         };
-        sequence.max(first)
+        // Below the first sequence nothing is released; the edge refuses it, the rules cope.
+        if random.percent(1) { first.saturating_sub(1) } else { sequence.max(first) }
     }
 
     fn offer(&mut self, random: &mut Random, at: usize, sequence: u64) -> Offer {
@@ -133,7 +139,8 @@ impl History {
         let position = match self.topic.numbering {
             Numbering::Producer => Position::Given(Sequence::new(sequence).unwrap()),
             Numbering::Assigned => {
-                let id = if random.percent(30) { self.ids.saturating_sub(random.below(70)) } else { self.ids + 1 };
+                let id =
+                    if random.percent(30) { self.ids.saturating_sub(random.below(70)) } else { self.ids + 1 };
                 self.ids = self.ids.max(id);
                 Position::Assigned { id }
             }
@@ -154,7 +161,8 @@ impl History {
     }
 
     pub fn describe(&self) -> String {
-        let planted: Vec<_> = self.planted.iter().map(|(entity, state)| format!("{entity:?} {state}")).collect();
+        let planted: Vec<_> =
+            self.planted.iter().map(|(entity, state)| format!("{entity:?} {state}")).collect();
         format!("policy {:?} numbering {:?}\nplanted {planted:?}", self.topic.policy, self.topic.numbering)
     }
 }

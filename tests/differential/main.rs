@@ -50,7 +50,8 @@ const WANTED: [(&str, u64); 14] = [
 #[tokio::test]
 async fn both_engines_decide_alike() {
     let redis = redis_server(&[]);
-    let (steps, seed) = (number_from_env("SERIATIM_DIFF_STEPS", STEPS), number_from_env("SERIATIM_DIFF_SEED", 1));
+    let (steps, seed) =
+        (number_from_env("SERIATIM_DIFF_STEPS", STEPS), number_from_env("SERIATIM_DIFF_SEED", 1));
     let mut coverage = Coverage::default();
     for history in 0.. {
         if coverage.steps >= steps {

@@ -62,7 +62,11 @@ impl Pair {
     }
 
     /// Offers the batch to both; returns what was seen, or how they differ.
-    pub async fn step(&mut self, batch: &Batch, compare_all: bool) -> Result<BTreeSet<&'static str>, Difference> {
+    pub async fn step(
+        &mut self,
+        batch: &Batch,
+        compare_all: bool,
+    ) -> Result<BTreeSet<&'static str>, Difference> {
         let by_rust = self.memory.admit(&self.partition, batch).await.map_err(|e| format!("rust: {e}"))?;
         let by_lua = self.redis.admit(&self.partition, batch).await.map_err(|e| format!("lua: {e}"))?;
         compare_admitted(&by_rust, &by_lua)?;
@@ -170,7 +174,8 @@ fn seen_in(admitted: &Admitted) -> BTreeSet<&'static str> {
         Verdict::Refused(_) => "REFUSED",
         Verdict::Again => "again",
     };
-    let mut seen: BTreeSet<_> = admitted.decisions.iter().map(|decision| of_verdict(decision.verdict)).collect();
+    let mut seen: BTreeSet<_> =
+        admitted.decisions.iter().map(|decision| of_verdict(decision.verdict)).collect();
     seen.insert(if admitted.path == Path::Fast { "fast path" } else { "slow path" });
     if admitted.more {
         seen.insert("more");

@@ -60,7 +60,23 @@ impl Random {
 
 /// A number from the environment, to run more or to repeat a failure.
 pub fn number_from_env(name: &str, default: u64) -> u64 {
-    env::var(name).map_or(default, |text| {
-        text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}"))
-    })
+    env::var(name)
+        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
+}
+
+/// Says that a test did not run, so that `make test` can count it: a skip that nobody
+/// sees is worth less than no test.
+pub fn skipped(what: &str, why: &str) {
+    use std::io::Write;
+    println!("SKIPPED {what}: {why}");
+    if let Some(file) = env::var_os("SERIATIM_SKIPS") {
+        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(file).unwrap();
+        writeln!(file, "{what}: {why}").unwrap();
+    }
+}
+
+/// Sends a signal by its name, for example STOP.
+pub fn signal(pid: u32, name: &str) {
+    let status = std::process::Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status();
+    assert!(status.unwrap().success(), "process {pid} is there to be signalled");
 }

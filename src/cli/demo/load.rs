@@ -88,7 +88,12 @@ impl Load {
                 for _ in 0..times {
                     let at = Duration::from_micros(happens + random.below(DELAY_US));
                     let executor = usize::try_from(random.below(EXECUTORS as u64)).expect("it is an index");
-                    deliveries.push(Delivery { entity: format!("evaluation-{number:04}"), step, at, executor });
+                    deliveries.push(Delivery {
+                        entity: format!("evaluation-{number:04}"),
+                        step,
+                        at,
+                        executor,
+                    });
                 }
                 happens += random.below(STEP_US);
             }
@@ -103,7 +108,12 @@ impl Load {
     }
 
     /// Sends everything at its time and waits for all verdicts.
-    pub async fn publish(&self, sidecar: &Sidecar, topic: &str, bar: &ProgressBar) -> Result<Published, Failure> {
+    pub async fn publish(
+        &self,
+        sidecar: &Sidecar,
+        topic: &str,
+        bar: &ProgressBar,
+    ) -> Result<Published, Failure> {
         let mut executors = Vec::new();
         for _ in 0..EXECUTORS {
             let client = connect(&sidecar.target()).await.map_err(client_failure)?;

@@ -20,12 +20,7 @@ use super::{
     config_args::block_on,
     output::{print_json, progress},
 };
-use crate::{
-    config::MEMORY_URL,
-    order::{Sequence},
-    operate::Verifier,
-    random::Random,
-};
+use crate::{config::MEMORY_URL, operate::Verifier, order::Sequence, random::Random};
 
 #[derive(Args)]
 pub struct DemoArgs {
@@ -88,7 +83,11 @@ async fn demo(args: DemoArgs) -> Outcome {
         published,
         measured,
     };
-    if args.json { print_json(&picture.summary()) } else { picture.print() }
+    if args.json {
+        print_json(&picture.summary())
+    } else {
+        picture.print()
+    }
     if picture.is_as_promised() { Ok(()) } else { Err(Failure::Found) }
 }
 
@@ -103,6 +102,7 @@ fn choose_store(args: &DemoArgs) -> Result<(Option<PrivateRedis>, String, String
         return Ok((None, MEMORY_URL.to_owned(), store.to_owned()));
     };
     let redis = PrivateRedis::start(&program, &[]).map_err(|error| Failure::Other(error.into()))?;
-    let (url, store) = (redis.url(), format!("{} as a child process, on a private socket", program.display()));
+    let (url, store) =
+        (redis.url(), format!("{} as a child process, on a private socket", program.display()));
     Ok((Some(redis), url, store))
 }

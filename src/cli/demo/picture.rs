@@ -116,7 +116,12 @@ impl Picture {
             row("evaluations stuck", self.came_out.stuck.to_string(), "0", self.came_out.stuck == 0),
             row("ordering violations", violations.to_string(), "0", violations == 0),
             row("unmarked gaps", self.proof.unmarked_gaps.to_string(), "0", self.proof.unmarked_gaps == 0),
-            row("depth of a lane, p99", self.measured.depth_p99.to_string(), "< 10", self.measured.depth_p99 < 10),
+            row(
+                "depth of a lane, p99",
+                self.measured.depth_p99.to_string(),
+                "< 10",
+                self.measured.depth_p99 < 10,
+            ),
             row("event to verdict, p99", format!("{p99:.1} ms"), "< 5 ms", p99 < 5.0),
         ];
         if let Some(rss) = self.measured.rss_mb {

@@ -100,7 +100,11 @@ impl Sidecar {
         connection.read_to_end(&mut response).await?;
         let response = String::from_utf8(response).context("the answer is text")?;
         let (head, body) = response.split_once("\r\n\r\n").context("the answer is HTTP")?;
-        anyhow::ensure!(head.starts_with("HTTP/1.1 200"), "{path}: {}", head.lines().next().unwrap_or_default());
+        anyhow::ensure!(
+            head.starts_with("HTTP/1.1 200"),
+            "{path}: {}",
+            head.lines().next().unwrap_or_default()
+        );
         Ok(body.to_owned())
     }
 
@@ -154,7 +158,8 @@ fn depth(metrics: &str, topic: &str) -> (u64, f64) {
     let first = |name: &str| named(name).next().and_then(value).unwrap_or(0.0);
     let (count, sum) = (first("count"), first("sum"));
     let bound = |line: &str| line.split("le=\"").nth(1)?.split('"').next()?.parse::<f64>().ok();
-    let p99 = named("bucket").find(|line| value(line).is_some_and(|below| below >= 0.99 * count)).and_then(bound);
+    let p99 =
+        named("bucket").find(|line| value(line).is_some_and(|below| below >= 0.99 * count)).and_then(bound);
     (p99.unwrap_or(0.0) as u64, if count > 0.0 { sum / count } else { 0.0 })
 }
 

@@ -4,7 +4,13 @@
 //! A time-out is not a failure: the call may still run. So a connection on which one
 //! happened is dropped, its late replies with it, and the error says "ambiguous".
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use ::redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
@@ -29,7 +35,15 @@ pub struct Link {
     client: Client,
     config: AsyncConnectionConfig,
     address: String,
-    current: Mutex<Option<Arc<MultiplexedConnection>>>,
+    current: Mutex<Current>,
+    /// Attempts to connect that ended, well or not.
+    attempts: AtomicU64,
+}
+
+enum Current {
+    Connected(Arc<MultiplexedConnection>),
+    /// Why not, as far as is known.
+    Disconnected(String),
 }
 
 impl Link {
@@ -44,7 +58,13 @@ impl Link {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(settings.connect_timeout))
             .set_response_timeout(Some(settings.response_timeout));
-        Ok(Link { client, config, address, current: Mutex::new(None) })
+        Ok(Link {
+            client,
+            config,
+            address,
+            current: Mutex::new(Current::Disconnected(String::new())),
+            attempts: AtomicU64::new(0),
+        })
     }
 
     pub fn address(&self) -> &str {
@@ -78,25 +98,45 @@ impl Link {
     }
 
     async fn connection(&self) -> Result<Arc<MultiplexedConnection>, RedisError> {
+        let attempts_seen = self.attempts.load(Ordering::Acquire);
         let mut current = self.current.lock().await;
-        if let Some(connection) = &*current {
-            return Ok(connection.clone());
+        match &*current {
+            Current::Connected(connection) => return Ok(connection.clone()),
+            // Whoever held the lock has just tried in vain: all who waited share that
+            // answer, or a server that does not answer would be asked once by each.
+            Current::Disconnected(reason) if self.attempts.load(Ordering::Acquire) != attempts_seen => {
+                return Err(not_connected(reason.clone()));
+            }
+            Current::Disconnected(_) => {}
         }
         let connect = self.client.get_multiplexed_async_connection_with_config(&self.config);
-        // Nothing was sent yet: whatever goes wrong here, no call was executed.
-        let connection = connect.await.map_err(|error| {
-            RedisError::from((ErrorKind::Client, "cannot connect", error.to_string()))
-        })?;
-        Ok(current.insert(Arc::new(connection)).clone())
+        let outcome = connect.await;
+        self.attempts.fetch_add(1, Ordering::AcqRel);
+        match outcome {
+            Ok(connection) => {
+                let connection = Arc::new(connection);
+                *current = Current::Connected(connection.clone());
+                Ok(connection)
+            }
+            Err(error) => {
+                *current = Current::Disconnected(error.to_string());
+                Err(not_connected(error.to_string()))
+            }
+        }
     }
 
     /// Forgets this connection, unless somebody has already replaced it.
     async fn discard(&self, broken: &Arc<MultiplexedConnection>) {
         let mut current = self.current.lock().await;
-        if current.as_ref().is_some_and(|connection| Arc::ptr_eq(connection, broken)) {
-            *current = None;
+        if matches!(&*current, Current::Connected(connection) if Arc::ptr_eq(connection, broken)) {
+            *current = Current::Disconnected("the connection was lost".to_owned());
         }
     }
+}
+
+/// Nothing was sent: whatever went wrong, no call was executed.
+fn not_connected(reason: String) -> RedisError {
+    RedisError::from((ErrorKind::Client, "cannot connect", reason))
 }
 
 fn connection_info(url: &str) -> Result<ConnectionInfo, StoreError> {
@@ -104,7 +144,8 @@ fn connection_info(url: &str) -> Result<ConnectionInfo, StoreError> {
         let hint = "write redis://host:port/db, or redis+unix:///path/to/socket";
         StoreError::Broken(format!("the store's URL is not understood ({}); {hint}", error.category()))
     })?;
-    let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3).set_lib_name("seriatim", VERSION);
+    let redis =
+        info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3).set_lib_name("seriatim", VERSION);
     Ok(info.set_tcp_settings(TcpSettings::default().set_nodelay(true)).set_redis_settings(redis))
 }
 
@@ -114,8 +155,21 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 fn classify(error: RedisError) -> StoreError {
     // Codes of replies that Redis sends before it executes anything.
     const NOT_EXECUTED: [&str; 15] = [
-        "OOM", "MISCONF", "NOREPLICAS", "READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "MOVED", "ASK",
-        "TRYAGAIN", "BUSY", "NOSCRIPT", "NOPERM", "NOAUTH", "UNINITIALISED",
+        "OOM",
+        "MISCONF",
+        "NOREPLICAS",
+        "READONLY",
+        "LOADING",
+        "MASTERDOWN",
+        "CLUSTERDOWN",
+        "MOVED",
+        "ASK",
+        "TRYAGAIN",
+        "BUSY",
+        "NOSCRIPT",
+        "NOPERM",
+        "NOAUTH",
+        "UNINITIALISED",
     ];
     let code = error.code().unwrap_or_default();
     if error.is_io_error() {
@@ -123,7 +177,8 @@ fn classify(error: RedisError) -> StoreError {
     } else if NOT_EXECUTED.contains(&code) {
         StoreError::NotExecuted(format!("{code} {}", error.detail().unwrap_or_default()))
     } else if error.kind() == ErrorKind::Client {
-        StoreError::NotExecuted(format!("{}: {}", error.category(), error.detail().unwrap_or_default()))
+        // Ours, from `not_connected`: the only error of this kind.
+        StoreError::NotExecuted(format!("cannot connect: {}", error.detail().unwrap_or_default()))
     } else {
         StoreError::Broken(error.to_string())
     }

@@ -27,8 +27,8 @@ use self::{
 };
 pub use self::{link::RedisSettings, report::ServerReport};
 use super::{
-    Admitted, Batch, Entry, Measure, OpenError, PartitionId, Store, StoreError, StoreKind, StreamId, TopicRecord,
-    TopicSpec,
+    Admitted, Batch, Entry, Measure, OpenError, PartitionId, Store, StoreError, StoreKind, StreamId,
+    TopicRecord, TopicSpec,
     keys::{PartitionKeys, TOPIC_PATTERN, topic_key, topic_of_key},
     topic::{WIRE_VERSION, policy_text},
 };
@@ -230,7 +230,8 @@ impl Store for RedisStore {
                 return Ok(None);
             }
             let record = TopicRecord::from_fields(&fields);
-            let broken = || StoreError::Broken(format!("topic {topic}: its record cannot be read: {fields:?}"));
+            let broken =
+                || StoreError::Broken(format!("topic {topic}: its record cannot be read: {fields:?}"));
             record.map(Some).ok_or_else(broken)
         }
         .boxed()

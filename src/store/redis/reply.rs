@@ -49,7 +49,9 @@ pub fn number(value: Value) -> Result<u64, StoreError> {
 /// A map, or an array of field, value, field, value.
 pub fn pairs(value: Value) -> Result<Vec<(String, String)>, StoreError> {
     match value {
-        Value::Map(pairs) => pairs.into_iter().map(|(field, value)| Ok((text(field)?, text(value)?))).collect(),
+        Value::Map(pairs) => {
+            pairs.into_iter().map(|(field, value)| Ok((text(field)?, text(value)?))).collect()
+        }
         other => {
             let values = array(other)?.into_iter().map(text).collect::<Result<Vec<_>, _>>()?;
             Ok(values.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
@@ -143,7 +145,8 @@ pub fn admitted(value: Value, batch: &Batch) -> Result<(Admitted, Option<String>
     }
     let path = if header.is_some() { Path::Slow } else { Path::Fast };
     // While a lane is draining the header says so; a healthy batch need not expect it.
-    let header = header.map(|header| header.strip_suffix('d').map(|rest| format!("{rest}-")).unwrap_or(header));
+    let header =
+        header.map(|header| header.strip_suffix('d').map(|rest| format!("{rest}-")).unwrap_or(header));
     Ok((Admitted { decisions, path, more: more != 0, drained, after_terminal }, header))
 }
 
@@ -189,7 +192,9 @@ mod tests {
     #[test]
     fn a_reply_of_another_shape_is_an_error_not_a_panic() {
         let batch = Batch::default();
-        for value in [Value::Nil, Value::Array(vec![]), Value::Array(vec![Value::SimpleString("slow".into())])] {
+        for value in
+            [Value::Nil, Value::Array(vec![]), Value::Array(vec![Value::SimpleString("slow".into())])]
+        {
             assert!(matches!(admitted(value, &batch), Err(StoreError::Broken(_))));
         }
     }

@@ -37,7 +37,9 @@ impl ServerReport {
     /// What an acknowledged event is worth on this server, in plain words.
     pub fn what_could_be_lost(&self) -> String {
         let on_crash = match (self.aof_enabled, self.appendfsync.as_deref()) {
-            (true, Some("always")) => "a crash of Redis or of its machine loses nothing that was acknowledged",
+            (true, Some("always")) => {
+                "a crash of Redis or of its machine loses nothing that was acknowledged"
+            }
             (true, Some("everysec") | None) => {
                 "a crash of Redis loses nothing; a power cut loses up to about 2 seconds of acknowledged events"
             }
@@ -118,7 +120,9 @@ mod tests {
 
     #[test]
     fn what_could_be_lost_depends_on_persistence() {
-        assert!(report(true, "always", "").what_could_be_lost().contains("loses nothing that was acknowledged"));
+        assert!(
+            report(true, "always", "").what_could_be_lost().contains("loses nothing that was acknowledged")
+        );
         assert!(report(true, "everysec", "").what_could_be_lost().contains("2 seconds"));
         assert!(report(false, "everysec", "3600 1").what_could_be_lost().contains("only snapshots"));
         assert!(report(false, "everysec", "").what_could_be_lost().contains("no persistence"));

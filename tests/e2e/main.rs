@@ -1,0 +1,16 @@
+//! The whole, with real processes: the sidecar's binary, a real redis-server, clients
+//! over gRPC. Things are killed here.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bad_input;
+mod lifecycle_logs;
+mod producer;
+mod readme;
+mod services;
+mod sidecar;
+mod speed;
+mod streams;
+mod trouble;
+mod two_sidecars;
