@@ -50,7 +50,8 @@ pub fn run(args: ServeArgs) -> Outcome {
     let flags = [("listen.grpc", &args.listen), ("listen.socket", &args.socket), ("listen.web", &args.web)];
     let given = flags.iter().filter_map(|(key, value)| Some((key.to_string(), value.as_ref()?.clone())));
     let config = args.config.load(given.collect())?;
-    telemetry::start(&config.log, config.log_format).map_err(|error| Failure::Usage(anyhow::anyhow!(error)))?;
+    telemetry::start(&config.log, config.log_format)
+        .map_err(|error| Failure::Usage(anyhow::anyhow!(error)))?;
     if args.check {
         return check(&config);
     }

@@ -33,8 +33,13 @@ pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(begun.elapsed() < PATIENCE, "waited in vain for {what}");
-        thread::sleep(LOOK_EVERY);
+        pause();
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "no runtime runs in these tests")]
+fn pause() {
+    thread::sleep(LOOK_EVERY);
 }
 
 /// How a process ended.
