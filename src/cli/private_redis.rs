@@ -2,7 +2,7 @@
 //!
 //! The demo and the tests need a real server without asking anybody to start one. It
 //! listens on no port, keeps nothing, and ends when its owner ends, even by SIGKILL:
-//! a shell between the two waits for its standard input to close.
+//! a shell between the two waits for its standard input to close, then tidies up.
 
 use std::{
     env, fs,
@@ -43,9 +43,10 @@ impl PrivateRedis {
         fs::create_dir_all(&folder)?;
         let socket = folder.join("redis.sock");
         // $0 is the program. When the owner is gone, so is our standard input.
-        // Ctrl-C reaches the whole group: whoever cleans up must not die of it.
-        let script = r#"trap '' INT; "$0" "$@" >"$SERIATIM_REDIS_LOG" 2>&1 </dev/null & server=$!
-            echo $server; cat >/dev/null; kill -9 $server; wait $server; rm -rf "$SERIATIM_REDIS_FOLDER""#;
+        // Signals of the terminal reach the shell, too; it must outlive them to tidy up.
+        let script = r#"trap '' HUP INT TERM QUIT
+            "$0" "$@" >"$SERIATIM_FOLDER/redis.log" 2>&1 </dev/null & server=$!
+            echo $server; cat >/dev/null; kill -9 $server; wait $server; rm -rf "$SERIATIM_FOLDER""#;
         let mut guard = Command::new("sh")
             .args(["-c", script])
             .arg(program)
@@ -55,8 +56,7 @@ impl PrivateRedis {
             .arg("--dir")
             .arg(&folder)
             .args(extra)
-            .env("SERIATIM_REDIS_FOLDER", &folder)
-            .env("SERIATIM_REDIS_LOG", folder.join("redis.log"))
+            .env("SERIATIM_FOLDER", &folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -73,7 +73,6 @@ impl PrivateRedis {
         let log = fs::read_to_string(folder.join("redis.log")).unwrap_or_default();
         drop(guard.stdin.take());
         let _ = guard.wait();
-        let _ = fs::remove_dir_all(&folder);
         Err(io::Error::other(format!("{} did not start; it said: {log}", program.display())))
     }
 
@@ -94,6 +93,5 @@ impl Drop for PrivateRedis {
     fn drop(&mut self) {
         drop(self.guard.stdin.take());
         let _ = self.guard.wait();
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }

@@ -1,13 +1,10 @@
 //! What is published: when each event happens, when it arrives, and what comes twice.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
+use tokio::sync::mpsc;
 
 use super::{
     super::{Failure, publish::client_failure},
@@ -77,6 +74,9 @@ const STEP_US: u64 = 45_000;
 /// The longest way of an event to the sidecar.
 const DELAY_US: u64 = 60_000;
 const TWICE_PERCENT: u64 = 10;
+const TIMER_STEP: Duration = Duration::from_millis(1);
+/// Longer waits for a verdict count as this long.
+const LATENCY_US_MAX: u64 = 60_000_000;
 
 impl Load {
     pub fn plan(entities: u32, random: &mut Random) -> Self {
@@ -117,36 +117,40 @@ impl Load {
         let mut executors = Vec::new();
         for _ in 0..EXECUTORS {
             let client = connect(&sidecar.target()).await.map_err(client_failure)?;
-            executors.push(Arc::new(Publisher::open(client, topic).await.map_err(client_failure)?));
+            executors.push(Publisher::open(client, topic).await.map_err(client_failure)?);
         }
-        let latency_us = Histogram::new(3).expect("3 digits are possible");
+        let latency_us = Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).expect("the bounds are possible");
         let mut published = Published { latency_us, parked: 0, duplicates: 0, failed: 0 };
+        // A task for each event, which notes the time when its verdict is there.
+        let (answers, mut answered) = mpsc::unbounded_channel();
         let start = Instant::now();
-        let mut open = FuturesUnordered::new();
         for delivery in &self.deliveries {
-            while start.elapsed() < delivery.at {
-                let until_then = delivery.at.saturating_sub(start.elapsed());
-                tokio::select! {
-                    Some(answer) = open.next(), if !open.is_empty() => published.note(answer?, bar),
-                    () = tokio::time::sleep(until_then) => {}
-                }
+            // Timers count in milliseconds: what is due within this one goes now.
+            let wait = delivery.at.saturating_sub(start.elapsed());
+            if wait >= TIMER_STEP {
+                tokio::time::sleep(wait).await;
             }
             let sent = Instant::now();
             let answer = executors[delivery.executor].submit(vec![delivery.event()]);
-            open.push(async move {
-                let results = answer.await.map_err(client_failure)?;
-                Ok::<_, Failure>((results, sent.elapsed()))
+            let answers = answers.clone();
+            tokio::spawn(async move {
+                let outcome = answer.await;
+                let _ = answers.send((outcome, sent.elapsed()));
             });
+            while let Ok((outcome, took)) = answered.try_recv() {
+                published.note(outcome.map_err(client_failure)?, took, bar);
+            }
         }
-        while let Some(answer) = open.next().await {
-            published.note(answer?, bar);
+        drop(answers);
+        while let Some((outcome, took)) = answered.recv().await {
+            published.note(outcome.map_err(client_failure)?, took, bar);
         }
         Ok(published)
     }
 }
 
 impl Published {
-    fn note(&mut self, (results, took): (Vec<pb::Result>, Duration), bar: &ProgressBar) {
+    fn note(&mut self, results: Vec<pb::Result>, took: Duration, bar: &ProgressBar) {
         self.latency_us.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
         for result in results {
             match result.verdict() {

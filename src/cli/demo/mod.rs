@@ -60,14 +60,20 @@ async fn demo(args: DemoArgs) -> Outcome {
     let sidecar = Sidecar::start(&url, &topic, args.no_order).await?;
     let load = Load::plan(args.entities, &mut Random::from_seed(seed));
     let bar = progress(Some(load.deliveries.len() as u64), "publishing", !args.json);
-    let published = load.publish(&sidecar, &topic, &bar).await;
-    bar.finish_and_clear();
-    let entries = read_back::all(&sidecar, &url, &topic).await;
-    // The topic goes even if something failed; the demo leaves nothing behind.
-    let measured = sidecar.measure(&topic).await;
+    let work = async {
+        let published = load.publish(&sidecar, &topic, &bar).await?;
+        bar.finish_and_clear();
+        let entries = read_back::all(&sidecar, &url, &topic).await?;
+        Ok((published, entries, sidecar.measure(&topic).await?))
+    };
+    let outcome = tokio::select! {
+        outcome = work => outcome,
+        _ = tokio::signal::ctrl_c() => Err(Failure::Other(anyhow::anyhow!("interrupted"))),
+    };
+    // Whatever happened, the demo leaves nothing behind.
     sidecar.stop(&url, &topic).await?;
     drop(own_redis);
-    let (published, entries, measured) = (published?, entries?, measured?);
+    let (published, entries, measured) = outcome?;
 
     let mut verifier = Verifier::new(Sequence::new(0).expect("0 is a sequence"));
     entries.iter().for_each(|entry| verifier.entry(entry));
