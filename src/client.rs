@@ -6,6 +6,7 @@
 
 use std::{
     collections::HashMap,
+    error::Error,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -52,7 +53,7 @@ pub async fn connect(target: &str) -> Result<IngestClient<Channel>, ClientError>
     Ok(IngestClient::new(channel))
 }
 
-fn innermost(error: &dyn std::error::Error) -> String {
+fn innermost(error: &dyn Error) -> String {
     let mut deepest = error;
     while let Some(source) = deepest.source() {
         deepest = source;
@@ -115,6 +116,8 @@ async fn dispatch(mut answers: Streaming<pb::PublishStreamResponse>, waiting: Ar
                 }
             }
             Ok(None) => break None,
+            // It has a cause here: nobody answered, the connection broke.
+            Err(status) if status.source().is_some() => break None,
             Err(status) => break Some(status),
         }
     };

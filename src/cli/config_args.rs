@@ -14,14 +14,14 @@ use crate::{
 #[derive(Args, Clone, Debug)]
 pub struct ConfigArgs {
     /// Configuration file. Without one, built-in defaults with one topic, `evaluations`.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
     /// Sets one key of the configuration, for example --set limits.batch_events=64; may
     /// be repeated. Stands above SERIATIM__LIMITS__BATCH_EVENTS, which stands above the file.
-    #[arg(long = "set", value_name = "KEY=VALUE")]
+    #[arg(long = "set", value_name = "KEY=VALUE", global = true)]
     pub set: Vec<String>,
     /// Short for --set store.url=URL: redis://host:port/db, redis+unix:///path or memory:
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", global = true)]
     pub redis: Option<String>,
 }
 

@@ -56,7 +56,7 @@ pub fn run(args: DoctorArgs) -> Outcome {
             Diagnosis { ok: checks.iter().all(|c| c.grade != Grade::Bad), checks, server: Some(report) }
         }
         Err(error) => {
-            let said = format!("{} at {}: {error}", "no answer", store.describe());
+            let said = format!("no answer from {}: {error}", store.describe());
             let checks = vec![Check { what: "reachable", grade: Grade::Bad, said }];
             Diagnosis { ok: false, checks, server: None }
         }

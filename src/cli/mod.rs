@@ -88,6 +88,33 @@ pub fn main() -> ExitCode {
         Err(Failure::Unreachable(error)) => (EXIT_UNREACHABLE, error),
         Err(Failure::Other(error)) => (EXIT_OTHER, error),
     };
-    eprintln!("seriatim: {error:#}");
+    eprintln!("seriatim: {}", said_once(&error));
     ExitCode::from(code)
+}
+
+/// The error and its causes. Most of our errors say their cause themselves: what an
+/// outer sentence has said already is left out.
+fn said_once(error: &anyhow::Error) -> String {
+    let mut said = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if said.is_empty() {
+            said = cause;
+        } else if !said.contains(&cause) {
+            said = format!("{said}: {cause}");
+        }
+    }
+    said
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Context, anyhow};
+
+    use super::said_once;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let error = Err::<(), _>(anyhow!("refused")).context("cannot connect: refused").context("no store");
+        assert_eq!(said_once(&error.unwrap_err()), "no store: cannot connect: refused");
+    }
 }

@@ -9,12 +9,15 @@ use std::{
     io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
 use clap::Args;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use serde::Serialize;
+use tokio::sync::mpsc;
+use tonic::Code;
 
 use super::{
     Failure, Outcome,
@@ -36,6 +39,7 @@ pub struct PublishArgs {
     /// The sidecar: http://host:port or unix:/path/to/socket.
     #[arg(long, value_name = "ADDRESS", default_value = "http://127.0.0.1:7401")]
     to: String,
+    /// The topic; the sidecar must be configured to serve it.
     #[arg(long, default_value = "evaluations")]
     topic: String,
     /// Events in flight at once.
@@ -60,6 +64,8 @@ struct Summary {
     ok: bool,
     /// The first things that went wrong, by line.
     problems: Vec<String>,
+    /// Those that are not listed.
+    further_problems: u64,
 }
 
 const PROBLEMS_KEPT: usize = 20;
@@ -83,27 +89,34 @@ struct Settled {
 
 async fn publish(args: &PublishArgs) -> Result<Summary, Failure> {
     let (input, size) = open(args.file.as_deref())?;
+    let mut lines = read_aside(input, usize::from(args.window));
     let client = connect(&args.to).await.map_err(client_failure)?;
     let publisher = Publisher::open(client, &args.topic).await.map_err(client_failure)?;
     let sender = Arc::new(Sender { publisher, retry_for: Duration::from_secs(args.retry_for) });
     let bar = progress(size, "publishing", !args.json);
     let mut summary = Summary::default();
     let mut open = FuturesUnordered::new();
-    for (at, line) in input.lines().enumerate() {
-        let (line, number) = (line.map_err(|error| Failure::Other(error.into()))?, at as u64 + 1);
-        bar.inc(if size.is_some() { line.len() as u64 + 1 } else { 1 });
-        if line.trim().is_empty() {
+    loop {
+        // Answers are taken while the input is silent; no further line while the window is full.
+        let read = tokio::select! {
+            Some(settled) = open.next() => {
+                summary.settle(settled)?;
+                continue;
+            }
+            read = lines.recv(), if open.len() < usize::from(args.window) => read,
+        };
+        let Some((number, line)) = read else { break };
+        let line = line.map_err(|error| Failure::Other(error.into()))?;
+        bar.inc(if size.is_some() { line.len() as u64 } else { 1 });
+        if line.trim_ascii().is_empty() {
             continue;
         }
-        match EventLine::parse(&line) {
+        match parse(&line) {
             Ok(event) => open.push(sender.clone().send(number, event)),
             Err(error) => {
                 summary.unreadable += 1;
                 summary.problem(format!("line {number}: {error}"));
             }
-        }
-        if open.len() >= usize::from(args.window) {
-            summary.settle(open.next().await.expect("some are open"))?;
         }
     }
     while let Some(settled) = open.next().await {
@@ -114,8 +127,33 @@ async fn publish(args: &PublishArgs) -> Result<Summary, Failure> {
     Ok(summary)
 }
 
+fn parse(line: &[u8]) -> Result<pb::Event, String> {
+    let text = std::str::from_utf8(line).map_err(|error| format!("is not UTF-8: {error}"))?;
+    EventLine::parse(text.trim_end())
+}
+
+/// A line with its number, counted from 1 and with its end.
+type Line = (u64, io::Result<Vec<u8>>);
+
+/// Reads on a thread of its own: a pipe that is silent for a while, or a slow disk,
+/// must hold up neither what was read before nor the answers.
+fn read_aside(mut input: Box<dyn BufRead + Send>, ahead: usize) -> mpsc::Receiver<Line> {
+    let (lines, receiver) = mpsc::channel(ahead);
+    thread::spawn(move || {
+        for number in 1.. {
+            let mut line = Vec::new();
+            let read = input.read_until(b'\n', &mut line);
+            let (is_end, failed) = (matches!(read, Ok(0)), read.is_err());
+            if is_end || lines.blocking_send((number, read.map(|_| line))).is_err() || failed {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
 /// The lines, and the size of the file where it is one.
-fn open(file: Option<&Path>) -> Result<(Box<dyn BufRead>, Option<u64>), Failure> {
+fn open(file: Option<&Path>) -> Result<(Box<dyn BufRead + Send>, Option<u64>), Failure> {
     match file.filter(|path| *path != Path::new("-")) {
         None => Ok((Box::new(BufReader::new(io::stdin())), None)),
         Some(path) => {
@@ -181,15 +219,15 @@ impl Summary {
                 }
                 Ok(())
             }
+            // No line will fare better if the topic is not there.
+            Err(error @ ClientError::Failed { .. }) if code_of(&error) == Code::NotFound => {
+                Err(Failure::Usage(error.into()))
+            }
             // One request that failed is a finding; a lost connection ends the work.
-            Err(ClientError::Failed { message, code, .. }) => {
+            Err(error @ ClientError::Failed { .. }) => {
                 self.events += 1;
                 *self.verdicts.entry("failed".to_owned()).or_default() += 1;
-                self.problem(format!(
-                    "line {}: {:?}: {message}",
-                    settled.line,
-                    tonic::Code::from_i32(code as i32)
-                ));
+                self.problem(format!("line {}: {:?}: {error}", settled.line, code_of(&error)));
                 Ok(())
             }
             Err(error) => Err(client_failure(error)),
@@ -199,7 +237,17 @@ impl Summary {
     fn problem(&mut self, problem: String) {
         if self.problems.len() < PROBLEMS_KEPT {
             self.problems.push(problem);
+        } else {
+            self.further_problems += 1;
         }
+    }
+}
+
+fn code_of(error: &ClientError) -> Code {
+    match error {
+        ClientError::Failed { code, .. } => i32::try_from(*code).map_or(Code::Unknown, Code::from_i32),
+        ClientError::Status(status) => status.code(),
+        ClientError::Target { .. } | ClientError::Unreachable { .. } | ClientError::Lost => Code::Unavailable,
     }
 }
 
@@ -207,6 +255,7 @@ pub fn client_failure(error: ClientError) -> Failure {
     match error {
         ClientError::Target { .. } => Failure::Usage(error.into()),
         ClientError::Unreachable { .. } | ClientError::Lost => Failure::Unreachable(error.into()),
+        ClientError::Status(_) if code_of(&error) == Code::Unavailable => Failure::Unreachable(error.into()),
         ClientError::Status(_) | ClientError::Failed { .. } => Failure::Other(error.into()),
     }
 }
@@ -223,4 +272,7 @@ fn print(summary: &Summary) {
         println!("{} lines are no events", grouped(summary.unreadable));
     }
     summary.problems.iter().for_each(|problem| println!("{problem}"));
+    if summary.further_problems > 0 {
+        println!("and {} further problems", grouped(summary.further_problems));
+    }
 }

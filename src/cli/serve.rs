@@ -1,6 +1,6 @@
 //! `seriatim serve`: the sidecar.
 
-use std::{sync::Arc, time::Duration};
+use std::{io::ErrorKind, sync::Arc, time::Duration};
 
 use clap::Args;
 use tokio::{
@@ -18,7 +18,7 @@ use crate::{
     config::{Config, MEMORY_URL},
     random::Random,
     server::{self, Bound, ServeError},
-    store::{MemoryStore, RedisStore, Store},
+    store::{MemoryStore, OpenError, RedisStore, Store},
     telemetry,
 };
 
@@ -50,12 +50,11 @@ pub fn run(args: ServeArgs) -> Outcome {
     let flags = [("listen.grpc", &args.listen), ("listen.socket", &args.socket), ("listen.web", &args.web)];
     let given = flags.iter().filter_map(|(key, value)| Some((key.to_string(), value.as_ref()?.clone())));
     let config = args.config.load(given.collect())?;
-    if args.check {
-        println!("the configuration is sound");
-        return Ok(());
-    }
     telemetry::start(&config.log, config.log_format)
         .map_err(|error| Failure::Usage(anyhow::anyhow!(error)))?;
+    if args.check {
+        return check(&config);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(config.threads)
         .enable_all()
@@ -65,6 +64,16 @@ pub fn run(args: ServeArgs) -> Outcome {
     // A client that ignores us must not keep the process alive.
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
+}
+
+/// What validation cannot know: whether the store's URL is understood. It connects
+/// to nothing.
+fn check(config: &Config) -> Outcome {
+    if config.store.url != MEMORY_URL {
+        open_redis(config, &mut Random::from_system())?;
+    }
+    println!("the configuration is sound");
+    Ok(())
 }
 
 async fn serve(args: ServeArgs, config: Config) -> Outcome {
@@ -93,9 +102,22 @@ async fn serve(args: ServeArgs, config: Config) -> Outcome {
             print_json(bound);
         }
     };
+    let gave_up = format!(
+        "{} did not answer within store.start_wait_ms ({}); is it running there?",
+        store.describe(),
+        config.store.start_wait_ms
+    );
     let served = server::run(config, store, random, ready, shutdown);
     served.await.map_err(|error| match error {
+        ServeError::Open(OpenError::Store { ref source, .. }) if source.is_passing() => {
+            Failure::Unreachable(anyhow::anyhow!("{gave_up} {error}"))
+        }
         ServeError::Open(error) => error.into(),
+        ServeError::Bind { ref source, .. } if source.kind() == ErrorKind::AddrInUse => {
+            Failure::Usage(anyhow::anyhow!(
+                "{error}; stop what listens there, or choose another with --listen, --web or --socket"
+            ))
+        }
         ServeError::Bind { .. } | ServeError::Config(_) => Failure::Usage(error.into()),
         ServeError::Died(_) => Failure::Other(error.into()),
     })

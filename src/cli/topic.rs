@@ -32,9 +32,13 @@ enum TopicCommand {
     /// All topics in the store.
     List,
     /// What is fixed about a topic, and the sizes of its partitions.
-    Show { topic: String },
+    Show {
+        /// Its name.
+        topic: String,
+    },
     /// Delete a topic with its streams and ordering state, for ever. Asks twice.
     Delete {
+        /// Its name.
         topic: String,
         /// For scripts: the topic's name once more, instead of the two questions.
         #[arg(long, value_name = "TOPIC")]

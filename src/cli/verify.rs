@@ -8,7 +8,7 @@ use super::{
     output::{grouped, print_json, print_table, progress},
 };
 use crate::{
-    operate::{Report, verify_topic},
+    operate::{FindingKind, Report, verify_topic},
     random::Random,
     store::{PartitionId, Store},
 };
@@ -57,6 +57,14 @@ pub fn no_such_topic(name: &str) -> Failure {
     Failure::Usage(error)
 }
 
+fn kind(kind: FindingKind) -> &'static str {
+    match kind {
+        FindingKind::Inversion => "inversion",
+        FindingKind::UnmarkedGap => "unmarked gap",
+        FindingKind::Duplicate => "duplicate",
+    }
+}
+
 fn print(topic: &str, report: &Report) {
     let row = |what: &str, count: u64| vec![what.to_owned(), grouped(count)];
     print_table(
@@ -74,8 +82,8 @@ fn print(topic: &str, report: &Report) {
     );
     for finding in &report.findings {
         println!(
-            "{:?} at {} in partition {}: entity {:?}, epoch {}, sequence {} where {} should have come",
-            finding.kind,
+            "{} at {} in partition {}: entity {:?}, epoch {}, sequence {} where {} should have come",
+            kind(finding.kind),
             finding.id,
             finding.partition,
             finding.entity,

@@ -32,22 +32,31 @@ impl Overrides {
 
 /// Reads, overlays and validates. Without a file the defaults are the base.
 pub fn load(file: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
-    let (mut table, origin) = match file {
-        Some(path) => (read(path)?, path.display().to_string()),
-        None => (defaults(), "the built-in defaults".to_owned()),
+    let mut table = match file {
+        Some(path) => read(path)?,
+        None => defaults(),
     };
+    let mut config = parse(&table, "the built-in defaults")?;
     for (name, value) in &overrides.environment {
         let key = name[ENV_PREFIX.len()..].to_lowercase().replace("__", ".");
         set(&mut table, &key, value, name)?;
+        config = parse(&table, name)?;
     }
     for (key, value) in &overrides.flags {
-        set(&mut table, key, value, &format!("--set {key}"))?;
+        let origin = format!("--set {key}");
+        set(&mut table, key, value, &origin)?;
+        config = parse(&table, &origin)?;
     }
-    let config: Config = Value::Table(table)
-        .try_into()
-        .map_err(|error: toml::de::Error| ConfigError::Malformed { origin, reason: one_line(&error) })?;
     config.validate()?;
     Ok(config)
+}
+
+/// Parsed after each step, so that an error names the step that brought it.
+fn parse(table: &Table, origin: &str) -> Result<Config, ConfigError> {
+    Value::Table(table.clone()).try_into().map_err(|error: toml::de::Error| ConfigError::Malformed {
+        origin: origin.to_owned(),
+        reason: one_line(&error),
+    })
 }
 
 fn defaults() -> Table {
@@ -120,7 +129,8 @@ mod tests {
     #[test]
     fn unknown_keys_are_refused_and_the_known_ones_named() {
         let error = with(&[("SERIATIM__STORE__ULR", "x")], &[]).unwrap_err().to_string();
-        assert!(error.contains("unknown field `ulr`") && error.contains("`url`"), "{error}");
+        assert!(error.starts_with("SERIATIM__STORE__ULR: unknown field `ulr`"), "{error}");
+        assert!(error.contains("`url`"), "{error}");
         let error = with(&[], &[("threads.x", "1")]).unwrap_err().to_string();
         assert!(error.contains("\"threads\" is a value, not a section"), "{error}");
         assert!(with(&[], &[("threads", "many")]).unwrap_err().to_string().contains("expected usize"));

@@ -1,6 +1,13 @@
 //! The sidecar as a child process, so that what is measured of it is its own.
 
-use std::{env, fs, net::SocketAddr, process::Stdio};
+use std::{
+    env,
+    ffi::OsString,
+    fs, io,
+    net::SocketAddr,
+    path::Path,
+    process::{ExitStatus, Stdio},
+};
 
 use anyhow::Context;
 use serde::Deserialize;
@@ -11,10 +18,17 @@ use tokio::{
 };
 
 use super::{
-    super::{Failure, config_args::ConfigArgs, config_args::open_redis},
+    super::{EXIT_UNREACHABLE, EXIT_USAGE, Failure, config_args::ConfigArgs, config_args::open_redis},
     read_back::PARTITIONS,
 };
-use crate::{config::MEMORY_URL, random::Random, store::Store};
+use crate::{
+    config::{ENV_PREFIX, MEMORY_URL},
+    random::Random,
+    store::Store,
+};
+
+/// Somebody watches: a Redis that is not there is told soon.
+const START_WAIT_MS: u64 = 2000;
 
 pub struct Sidecar {
     child: Child,
@@ -37,20 +51,29 @@ pub struct Measured {
 
 impl Sidecar {
     pub async fn start(url: &str, topic: &str, no_order: bool) -> Result<Self, Failure> {
-        Self::spawn(url, topic, no_order).await.map_err(Failure::Other)
+        let folder = env::temp_dir().join(format!("seriatim-{topic}"));
+        let started = Self::spawn(&folder, &config(url, topic, no_order)).await;
+        // It was read at the start; and it may hold the password of a Redis.
+        let _ = fs::remove_dir_all(&folder);
+        let (mut child, said) = started.map_err(Failure::Other)?;
+        match serde_json::from_str(&said) {
+            Ok(bound) => Ok(Sidecar { child, bound }),
+            Err(_) => Err(not_started(child.wait().await)),
+        }
     }
 
-    async fn spawn(url: &str, topic: &str, no_order: bool) -> anyhow::Result<Self> {
-        let folder = env::temp_dir().join(format!("seriatim-{topic}"));
-        fs::create_dir_all(&folder)?;
+    /// The child, and the line it said when it was ready.
+    async fn spawn(folder: &Path, config: &str) -> anyhow::Result<(Child, String)> {
+        fs::create_dir_all(folder)?;
         let file = folder.join("seriatim.toml");
-        let ordering = if no_order { "off" } else { "enforce" };
-        let config = format!(
-            "log = \"warn\"\n[listen]\ngrpc = \"127.0.0.1:0\"\nweb = \"127.0.0.1:0\"\n[store]\nurl = {url:?}\n\
-             [topics.{topic}]\npartitions = {PARTITIONS}\nordering = \"{ordering}\"\n"
-        );
         fs::write(&file, config)?;
-        let mut child = Command::new(env::current_exe()?)
+        let mut command = Command::new(env::current_exe()?);
+        // Settings of the user's own sidecar would lead the demo to another store.
+        let is_setting = |name: &OsString| name.to_string_lossy().starts_with(ENV_PREFIX);
+        for name in env::vars_os().map(|(name, _)| name).filter(is_setting) {
+            command.env_remove(name);
+        }
+        let mut child = command
             .args(["serve", "--json", "--exit-with-parent", "--config"])
             .arg(&file)
             .stdin(Stdio::piped())
@@ -61,11 +84,7 @@ impl Sidecar {
         let mut said = String::new();
         let output = child.stdout.take().expect("it is piped");
         BufReader::new(output).read_line(&mut said).await?;
-        // Read once, at the start; gone before anything can go wrong.
-        let _ = fs::remove_dir_all(&folder);
-        let bound =
-            serde_json::from_str(&said).context("the sidecar did not start; its own message is above")?;
-        Ok(Sidecar { child, bound })
+        Ok((child, said))
     }
 
     pub fn target(&self) -> String {
@@ -106,6 +125,25 @@ impl Sidecar {
         let args = ConfigArgs { config: None, set: Vec::new(), redis: Some(url.to_owned()) };
         let store = open_redis(&args.load(Vec::new())?, &mut Random::from_system())?;
         Ok(store.delete_topic(topic).await?)
+    }
+}
+
+fn config(url: &str, topic: &str, no_order: bool) -> String {
+    let ordering = if no_order { "off" } else { "enforce" };
+    format!(
+        "log = \"warn\"\n[listen]\ngrpc = \"127.0.0.1:0\"\nweb = \"127.0.0.1:0\"\n\
+         [store]\nurl = {url:?}\nstart_wait_ms = {START_WAIT_MS}\n\
+         [topics.{topic}]\npartitions = {PARTITIONS}\nordering = \"{ordering}\"\n"
+    )
+}
+
+/// The child's own exit code says whether the URL is wrong or nobody answers there.
+fn not_started(status: io::Result<ExitStatus>) -> Failure {
+    let error = anyhow::anyhow!("the sidecar did not start; its own message is above");
+    match status.ok().and_then(|status| status.code()).and_then(|code| u8::try_from(code).ok()) {
+        Some(EXIT_USAGE) => Failure::Usage(error),
+        Some(EXIT_UNREACHABLE) => Failure::Unreachable(error),
+        _ => Failure::Other(error),
     }
 }
 

@@ -267,7 +267,11 @@ impl Store for RedisStore {
             let parked_bytes = reply::number(self.query(query).await?)?;
             let mut info = cmd("XINFO");
             info.arg("STREAM").arg(&keys.events);
-            let (entries, added) = reply::stream_info(self.query(info).await?)?;
+            let (entries, added) = match self.query(info).await {
+                // A deletion was interrupted; to be repeated it must not fail here.
+                Err(StoreError::Broken(reason)) if reason.contains("no such key") => (0, 0),
+                reply => reply::stream_info(reply?)?,
+            };
             Ok(Measure {
                 entries,
                 late: self.count("XLEN", &keys.late).await?,
