@@ -56,7 +56,7 @@ pub fn open_redis(config: &Config, random: &mut Random) -> Result<RedisStore, Fa
         connect_timeout: config.store.connect_timeout(),
         response_timeout: config.store.response_timeout(),
     };
-    RedisStore::new(settings, random.next()).map_err(|error| Failure::Usage(error.into()))
+    RedisStore::new(settings, random.draw()).map_err(|error| Failure::Usage(error.into()))
 }
 
 impl From<StoreError> for Failure {

@@ -38,9 +38,10 @@ impl PrivateRedis {
     }
 
     /// Starts it; `extra` are further arguments of the server.
+    #[allow(clippy::disallowed_methods, reason = "nothing else runs before the server does")]
     pub fn start(program: &Path, extra: &[&str]) -> io::Result<Self> {
         // Unguessable, ours alone, and an error if it exists: others may write there.
-        let folder = env::temp_dir().join(format!("seriatim-{:016x}", Random::from_system().next()));
+        let folder = env::temp_dir().join(format!("seriatim-{:016x}", Random::from_system().draw()));
         fs::DirBuilder::new().mode(0o700).create(&folder)?;
         let socket = folder.join("redis.sock");
         // $0 is the program. When the owner is gone, so is our standard input.

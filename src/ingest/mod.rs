@@ -87,7 +87,7 @@ impl Ingest {
                 let id = PartitionId { topic: spec.name.as_str().into(), index };
                 // Unbounded by itself; bounded by InFlight, which every submission holds.
                 let (sender, queue) = mpsc::unbounded_channel();
-                let jitter = Random::from_seed(random.next());
+                let jitter = Random::from_seed(random.draw());
                 let owner = Owner::new(id.clone(), options.clone(), ports.clone(), metrics.clone(), jitter);
                 tasks.spawn(owner.run(queue));
                 partitions.push((id, sender));

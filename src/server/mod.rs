@@ -90,7 +90,7 @@ pub async fn run(
         () = &mut shutdown => return Ok(()),
     }
     let (ingest, mut tasks) =
-        Ingest::start(specs, ingest_options(&config), ports, Random::from_seed(random.next()));
+        Ingest::start(specs, ingest_options(&config), ports, Random::from_seed(random.draw()));
     let (drain, draining) = watch::channel(false);
     let service = IngestService::new(ingest.clone(), grpc_limits(&config), metrics.clone(), draining.clone());
     let connections = Connections::new(config.limits.connections, metrics.clone());

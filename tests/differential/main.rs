@@ -64,7 +64,7 @@ async fn both_engines_decide_alike() {
 }
 
 async fn run_history(url: &str, seed: u64, steps: u64, coverage: &mut Coverage) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut history = History::begin(&mut random);
     let mut pair = Pair::open(url, &history).await;
     let mut log = Vec::new();

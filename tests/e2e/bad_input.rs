@@ -185,9 +185,9 @@ async fn garbage_harms_only_the_connection_it_came_on() {
     let good = tokio::spawn(async move { publish_all(&good, events, 64).await });
 
     malformed_protobuf(&sidecar).await;
-    let mut random = Random(3);
+    let mut random = Random::new(3);
     for _ in 0..50 {
-        let noise: Vec<u8> = (0..random.within(1, 4000)).map(|_| random.next() as u8).collect();
+        let noise: Vec<u8> = (0..random.within(1, 4000)).map(|_| random.draw() as u8).collect();
         garbage(&sidecar, &noise).await;
     }
     garbage(&sidecar, b"GET / HTTP/1.1\r\nhost: x\r\n\r\n").await;

@@ -47,7 +47,7 @@ async fn come_out_as_logged(set: &str, orders: &[&str]) {
     let redis = redis_server(&[]);
 
     let mut shuffled: Vec<usize> = (0..logged.len()).collect();
-    Random(7).shuffle(&mut shuffled);
+    Random::new(7).shuffle(&mut shuffled);
     let parked = publish_and_compare(&redis.url(), "shuffled", &logged, shuffled).await;
     assert!(parked > 0, "{set}: a shuffled log has events ahead of their turn");
 

@@ -33,7 +33,7 @@ async fn each_event_is_there_once_and_in_order_although_one_was_killed() {
 
 /// Returns how many calls were unanswered at the kill.
 async fn one_kill(redis_url: &str, seed: u64) -> u64 {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let topic = format!("kill-{seed}");
     let config = format!("[topics.{topic}]\npartitions = {PARTITIONS}\n");
     let (mut killed, other) = (Sidecar::start(redis_url, &config), Sidecar::start(redis_url, &config));

@@ -20,22 +20,26 @@ pub fn redis_store(url: &str) -> RedisStore {
     RedisStore::new(settings, 1).expect("the URL is well formed")
 }
 
-/// SplitMix64: small, seeded, the same everywhere.
+/// The project's generator, with what histories need.
 #[derive(Clone)]
-pub struct Random(pub u64);
+pub struct Random(seriatim::random::Random);
 
 impl Random {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+    pub fn new(seed: u64) -> Self {
+        Random(seriatim::random::Random::from_seed(seed))
+    }
+
+    pub fn draw(&mut self) -> u64 {
+        self.0.draw()
     }
 
     /// A number below `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
+        self.0.below(limit)
+    }
+
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        self.0.shuffle(items);
     }
 
     /// A number in `from..=to`.
@@ -49,12 +53,6 @@ impl Random {
 
     pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
         &choices[self.below(choices.len() as u64) as usize]
-    }
-
-    pub fn shuffle<T>(&mut self, items: &mut [T]) {
-        for i in (1..items.len()).rev() {
-            items.swap(i, self.below(i as u64 + 1) as usize);
-        }
     }
 }
 
