@@ -16,6 +16,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     tonic_prost_build::configure()
         .bytes(".seriatim.v1") // no copy out of the HTTP/2 frame
         .btree_map(".seriatim.v1") // stable order when attributes are written as JSON
+        .codec_path("crate::grpc::codec::BoundedCodec") // looks before it decodes
         .compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! submits and waits; it owns no state, because it is dropped when its client goes
 //! away.
 
+mod codec;
 mod connections;
 mod ingest_service;
 mod oversize;

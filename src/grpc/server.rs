@@ -13,9 +13,10 @@ use tonic_health::pb::health_server::{Health, HealthServer};
 
 use super::{Connections, IngestService, Limits, Listener, NamesTheSetting, pb};
 
-const STREAM_WINDOW: u32 = 1 << 20;
+/// What a client may send ahead of being read: memory that no other limit counts.
+const STREAM_WINDOW: u32 = 256 << 10;
 /// Larger than a stream's, or one stalled stream would stop its neighbours.
-const CONNECTION_WINDOW: u32 = 8 << 20;
+const CONNECTION_WINDOW: u32 = 2 << 20;
 const HEADER_LIST_BYTES: u32 = 16 << 10;
 /// What hyper and h2 have by default against rapid resets; unset means unlimited.
 const PENDING_RESETS: usize = 20;

@@ -18,7 +18,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::mpsc, task::JoinSet};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 
 use self::partition::{Owner, Submission};
 pub use self::{
@@ -56,6 +59,7 @@ pub struct Ports {
 
 pub struct Ingest {
     ports: Ports,
+    closing: watch::Sender<bool>,
     topics: BTreeMap<String, Topic>,
     pub in_flight: InFlight,
 }
@@ -67,7 +71,7 @@ pub struct Topic {
     partitions: Vec<(PartitionId, mpsc::UnboundedSender<Submission>)>,
 }
 
-/// Runs until the [`Ingest`] it came with is dropped and all queues are empty.
+/// Run until the [`Ingest`] they came with is closed and all queues are empty.
 pub type Tasks = JoinSet<()>;
 
 impl Ingest {
@@ -79,6 +83,7 @@ impl Ingest {
         mut random: Random,
     ) -> (Arc<Self>, Tasks) {
         let mut tasks = JoinSet::new();
+        let (closing, closed) = watch::channel(false);
         let mut started = BTreeMap::new();
         for (spec, terminal_types) in topics {
             let metrics = Arc::new(ports.metrics.topic(&spec.name));
@@ -89,14 +94,20 @@ impl Ingest {
                 let (sender, queue) = mpsc::unbounded_channel();
                 let jitter = Random::from_seed(random.draw());
                 let owner = Owner::new(id.clone(), options.clone(), ports.clone(), metrics.clone(), jitter);
-                tasks.spawn(owner.run(queue));
+                tasks.spawn(owner.run(queue, closed.clone()));
                 partitions.push((id, sender));
             }
             started.insert(spec.name.clone(), Topic { spec, terminal_types, metrics, partitions });
         }
         let in_flight =
             InFlight::new(options.in_flight_events, options.in_flight_bytes, ports.metrics.clone());
-        (Arc::new(Ingest { ports, topics: started, in_flight }), tasks)
+        (Arc::new(Ingest { ports, closing, topics: started, in_flight }), tasks)
+    }
+
+    /// Lets the tasks end once what was submitted is answered. What is submitted after
+    /// that is answered "unavailable".
+    pub fn close(&self) {
+        self.closing.send_replace(true);
     }
 
     pub fn topic(&self, name: &str) -> Option<&Topic> {

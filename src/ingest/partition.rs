@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
 
 use super::{Options, Ports, outcome::Outcome, request::Ticket};
@@ -61,11 +61,21 @@ impl Owner {
         Owner { id, options, ports, metrics, random, waiting, assigned, more: true, store_answers: true }
     }
 
-    pub async fn run(mut self, mut queue: mpsc::UnboundedReceiver<Submission>) {
+    pub async fn run(
+        mut self,
+        mut queue: mpsc::UnboundedReceiver<Submission>,
+        mut closing: watch::Receiver<bool>,
+    ) {
         loop {
             if self.waiting.is_empty() && !self.more {
-                let Some(first) = queue.recv().await else { return };
-                self.enqueue(first);
+                tokio::select! {
+                    biased;
+                    first = queue.recv() => match first {
+                        Some(first) => self.enqueue(first),
+                        None => return,
+                    },
+                    _ = closing.wait_for(|closing| *closing) => return,
+                }
                 // Lets the connections finish decoding what they have already read:
                 // a burst then becomes one batch instead of a small and a large one.
                 tokio::task::yield_now().await;
@@ -74,7 +84,9 @@ impl Owner {
                 self.enqueue(submission);
             }
             self.commit().await;
-            if queue.is_closed() && self.waiting.is_empty() && queue.is_empty() {
+            // Whoever is told to end does so even if a lane is left half drained: others
+            // go on with it.
+            if *closing.borrow() && self.waiting.is_empty() && queue.is_empty() {
                 return;
             }
         }

@@ -142,7 +142,8 @@ async fn drain_all(
         _ = &mut server => {}
         () = idle => server.abort(),
     }
-    drop(ingest);
+    // Not by dropping it: a connection that stays open holds on to it.
+    ingest.close();
     while tasks.join_next().await.is_some() {}
 }
 

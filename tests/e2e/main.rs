@@ -5,7 +5,9 @@
 mod support;
 
 mod bad_input;
+mod configurations;
 mod lifecycle_logs;
+mod pressure;
 mod producer;
 mod readme;
 mod services;

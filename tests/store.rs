@@ -1,0 +1,79 @@
+//! Promises of the Redis store that no scenario of the rules can show: what several
+//! processes do to one partition, and what a user of Redis may not do.
+
+mod support;
+
+use seriatim::{
+    order::{Entity, Epoch, Event, Policy, Position, Sequence},
+    store::{
+        Admitted, Batch, Numbering, Offer, OpenError, PartitionId, Path, Payload, RedisStore, Store,
+        TopicSpec,
+    },
+};
+use support::{redis_server, redis_store};
+
+fn topic(append_max: u64) -> TopicSpec {
+    let policy = Policy { append_max, ..Policy::default() };
+    TopicSpec { name: "jobs".into(), partitions: 1, numbering: Numbering::Producer, policy }
+}
+
+fn partition() -> PartitionId {
+    PartitionId { topic: "jobs".into(), index: 0 }
+}
+
+async fn offer(store: &RedisStore, entity: &str, sequences: &[u64]) -> Admitted {
+    let offer = |sequence: &u64| {
+        let event = Event {
+            epoch: Epoch::new(0).unwrap(),
+            position: Position::Given(Sequence::new(*sequence).unwrap()),
+            terminal: false,
+            payload: Payload { kind: "step".into(), attrs: "{}".into(), data: Default::default() },
+        };
+        (Offer { entity: Entity::new(entity).unwrap(), event }, ())
+    };
+    let (batch, _) = Batch::form(sequences.iter().map(offer).collect());
+    store.admit(&partition(), &batch).await.unwrap()
+}
+
+/// A process that opened the topic while a lane was half drained must not take its own
+/// healthy batches past it.
+#[tokio::test]
+async fn a_healthy_batch_goes_on_with_a_lane_that_another_process_left_half_drained() {
+    let redis = redis_server(&[]);
+    let (one, other) = (redis_store(&redis.url()), redis_store(&redis.url()));
+    one.open(&topic(4)).await.unwrap();
+    offer(&one, "slow", &[1, 2, 3, 4]).await;
+    offer(&one, "slow", &[5, 6, 7, 8]).await;
+    assert!(offer(&one, "slow", &[0]).await.more);
+
+    other.open(&topic(4)).await.unwrap();
+    let mut calls = 0;
+    while other.measure(&partition()).await.unwrap().parked > 0 {
+        offer(&other, &format!("healthy-{calls}"), &[0]).await;
+        calls += 1;
+        assert!(calls < 10, "nobody goes on with the lane");
+    }
+    let healthy = offer(&other, "healthy", &[0]).await;
+    assert_eq!(healthy.path, Path::Fast, "and then all is fast again");
+}
+
+/// Found at start-up, not halfway through somebody's events.
+#[tokio::test]
+async fn a_user_that_may_not_run_what_the_scripts_need_is_refused_at_the_start() {
+    let redis = redis_server(&[]);
+    let mut admin =
+        redis::Client::open(redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    for command in ["hdel", "zrem", "hincrby", "zadd", "hset", "hmget"] {
+        let rule = format!("-{command}");
+        let mut set = redis::cmd("ACL");
+        set.arg("SETUSER").arg("limited").arg("on").arg(">secret").arg("~*").arg("+@all").arg(&rule);
+        let _: () = set.query_async(&mut admin).await.unwrap();
+        let limited = redis.url() + "?user=limited&pass=secret";
+        let refused = redis_store(&limited).open(&topic(512)).await.unwrap_err();
+        let OpenError::Store { source, .. } = &refused else { panic!("{refused}") };
+        assert!(!source.is_passing(), "{command}: {refused}");
+        assert!(refused.to_string().contains("can't run this command"), "{command}: {refused}");
+        let _: () = redis::cmd("FLUSHALL").query_async(&mut admin).await.unwrap();
+        let _: () = redis::cmd("ACL").arg("DELUSER").arg("limited").query_async(&mut admin).await.unwrap();
+    }
+}
