@@ -1,10 +1,15 @@
 //! `seriatim serve`: the sidecar.
 
-use std::{io::ErrorKind, sync::Arc, time::Duration};
+use std::{
+    io::{self, ErrorKind},
+    sync::Arc,
+    time::Duration,
+};
 
 use clap::Args;
 use tokio::{
     io::AsyncReadExt,
+    runtime::{Builder, Runtime},
     signal::unix::{Signal, SignalKind, signal},
 };
 use tracing::{info, warn};
@@ -55,15 +60,22 @@ pub fn run(args: ServeArgs) -> Outcome {
     if args.check {
         return check(&config);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(config.threads)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::Other(error.into()))?;
+    let runtime = runtime(config.threads).map_err(|error| Failure::Other(error.into()))?;
     let outcome = runtime.block_on(serve(args, config));
     // A client that ignores us must not keep the process alive.
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
+}
+
+/// One thread has a runtime of its own kind: its queue is first in, first out, so that
+/// the calls of all partitions are written before the connection is flushed once. With
+/// workers, a woken task overtakes the others, and each call is a write of its own.
+fn runtime(threads: usize) -> io::Result<Runtime> {
+    let mut builder = match threads {
+        1 => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    builder.worker_threads(threads).enable_all().build()
 }
 
 /// What validation cannot know: whether the store's URL is understood. It connects
