@@ -68,37 +68,33 @@ enum Ending {
 
 async fn read(service: IngestService, mut requests: Streaming<pb::PublishStreamRequest>, answers: Answers) {
     service.metrics.streams.inc();
+    let places = u32::try_from(service.limits.stream_in_flight).expect("limits are validated to fit");
     let window = Arc::new(Semaphore::new(service.limits.stream_in_flight));
     let mut draining = service.draining.clone();
     let mut topic = String::new();
-    loop {
+    let failure = loop {
         let message = tokio::select! {
             message = requests.message() => message,
-            () = drained(&mut draining) => {
-                // All that was read is answered once the whole window is free again.
-                let places = u32::try_from(service.limits.stream_in_flight).expect("limits are validated to fit");
-                let _all = window.acquire_many(places).await;
-                let _ = answers.send(Item::Failed(status::stopping()));
-                break;
-            }
-            () = answers.closed() => break,
+            () = drained(&mut draining) => break Some(status::stopping()),
+            () = answers.closed() => break None,
         };
         match message {
             Ok(Some(request)) => {
                 if !request.topic.is_empty() {
                     topic.clone_from(&request.topic);
                 }
-                let places = request.events.len().clamp(1, service.limits.stream_in_flight);
-                let places = u32::try_from(places).expect("limits are validated to fit");
-                let place = window.clone().acquire_many_owned(places).await.expect("it is never closed");
+                let wanted = u32::try_from(request.events.len()).unwrap_or(places).clamp(1, places);
+                let place = window.clone().acquire_many_owned(wanted).await.expect("it is never closed");
                 submit(&service, &topic, request, place, &answers).await;
             }
-            Ok(None) => break,
-            Err(status) => {
-                let _ = answers.send(Item::Failed(named(status, &service)));
-                break;
-            }
+            Ok(None) => break None,
+            Err(status) => break Some(named(status, &service)),
         }
+    };
+    if let Some(status) = failure {
+        // All that was read is answered once the whole window is free again.
+        let _all = window.acquire_many(places).await;
+        let _ = answers.send(Item::Failed(status));
     }
     service.metrics.streams.dec();
 }
