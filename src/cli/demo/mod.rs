@@ -80,6 +80,7 @@ async fn demo(args: DemoArgs) -> Outcome {
     let picture = Picture {
         seed,
         store,
+        embedded: url == MEMORY_URL,
         ordered: !args.no_order,
         went_in: Workers::replay(load.deliveries.iter().map(|d| (d.entity.as_str(), d.step.sequence()))),
         came_out: Workers::replay(entries.iter().map(|e| (e.entity.as_str(), e.sequence.get()))),
