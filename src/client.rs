@@ -11,6 +11,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use futures_util::stream;
@@ -36,6 +37,9 @@ pub enum ClientError {
     Failed { code: u32, message: String, retry_after_ms: u32 },
 }
 
+/// A sidecar is next to its clients: whoever waits longer waits in vain.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// Connects to `http://host:port` or `unix:/path`.
 pub async fn connect(target: &str) -> Result<IngestClient<Channel>, ClientError> {
     let wrong = || ClientError::Target { target: target.to_owned() };
@@ -45,11 +49,10 @@ pub async fn connect(target: &str) -> Result<IngestClient<Channel>, ClientError>
         format!("http://{target}")
     };
     let endpoint = Endpoint::from_shared(address).map_err(|_| wrong())?;
-    let channel = endpoint
-        .tcp_nodelay(true)
-        .connect()
-        .await
-        .map_err(|error| ClientError::Unreachable { target: target.to_owned(), reason: innermost(&error) })?;
+    let channel =
+        endpoint.tcp_nodelay(true).connect_timeout(CONNECT_TIMEOUT).connect().await.map_err(|error| {
+            ClientError::Unreachable { target: target.to_owned(), reason: innermost(&error) }
+        })?;
     Ok(IngestClient::new(channel))
 }
 

@@ -1,7 +1,8 @@
 //! `seriatim publish`: events from a file or standard input to a sidecar.
 //!
-//! Lines are sent in their order, many in flight. An event that is refused, and one
-//! whose answer did not come, is published again for a while: that is always safe.
+//! Lines are sent in their order, many in flight. An event that is refused, or that the
+//! store did not decide in time, is published again for a while. A lost connection ends
+//! the work: running it again is always safe.
 
 use std::{
     collections::BTreeMap,

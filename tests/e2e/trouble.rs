@@ -217,3 +217,23 @@ async fn a_half_drained_lane_is_finished_by_whoever_comes_next() {
     let entries = streams::entries(&mut reader, "jobs", 1).await;
     assert!(entries.iter().map(|entry| entry.sequence.get()).eq(0..1500));
 }
+
+/// A new epoch first releases what is parked of the old one: more than one call may
+/// append. The producer sees one verdict.
+#[tokio::test]
+async fn an_event_that_needs_several_calls_gets_one_answer() {
+    let redis = redis_server(&[]);
+    let sidecar = Sidecar::start(&redis.url(), "[topics.jobs]\npartitions = 1\nparked_max = 2000\n");
+    let stream = publisher(&sidecar, "jobs").await;
+    let parked: Vec<_> = (1..1500).map(|sequence| stream.submit(vec![event("e", sequence)])).collect();
+    for answer in parked {
+        assert_eq!(answer.await.unwrap()[0].verdict(), Verdict::Parked);
+    }
+    let restarted = pb::Event { epoch: 1, ..event("e", 0) };
+    assert_eq!(stream.submit(vec![restarted]).await.unwrap()[0].verdict(), Verdict::Released);
+    let mut connection = streams::connect(&redis.url()).await;
+    let entries = streams::entries(&mut connection, "jobs", 1).await;
+    let kinds: Vec<&str> = entries.iter().map(|entry| entry.kind.as_str()).collect();
+    assert_eq!((kinds[0], kinds[1500], entries.len()), ("seriatim.gap", "seriatim.epoch", 1502));
+    assert!(entries[1..1500].iter().map(|entry| entry.sequence.get()).eq(1..1500));
+}
