@@ -89,7 +89,7 @@ fn declared_module(code: &str) -> Option<&str> {
     words.get(at + 1).copied()
 }
 
-/// Does a path in this line begin so? `some/work/` begins otherwise.
+/// Does a path in this line begin so? one with something before it begins otherwise.
 fn begins_a_path(line: &str, path: &str) -> bool {
     let continues = |c: char| c.is_alphanumeric() || "._-/})$~*".contains(c);
     line.match_indices(path).any(|(at, _)| !line[..at].ends_with(continues))
