@@ -51,7 +51,8 @@ pub fn offer(event: pb::Event, topic: &Topic, limits: &Limits) -> Result<Offer, 
     check_attribute_names(&event)?;
     let epoch = Epoch::new(event.epoch).map_err(|error| invalid("epoch", "number_max", error.to_string()))?;
     let position = position(&event, topic)?;
-    let terminal = event.terminal || topic.terminal_types.contains(&event.r#type);
+    // What the topic says of types is for the rules to decide, under the policy in force.
+    let terminal = event.terminal;
     let attrs = attrs_json(&event, terminal).into_boxed_str();
     check_attribute_bytes(attrs.len(), limits)?;
     let payload = Payload { kind: event.r#type.into_boxed_str(), attrs, data: event.data };
@@ -232,6 +233,12 @@ fn decided(verdict: Verdict, id: Option<StreamId>) -> pb::Result {
         Verdict::Late { sequence } => plain(pb::Verdict::Late, sequence),
         Verdict::Duplicate { sequence } => plain(pb::Verdict::Duplicate, sequence),
         Verdict::Parked { .. } => pb::Result { verdict: pb::Verdict::Parked.into(), ..Default::default() },
+        Verdict::Retired { epoch } => pb::Result {
+            verdict: pb::Verdict::Duplicate.into(),
+            reason: "retired".to_owned(),
+            detail: format!("the entity ended in epoch {epoch} some time ago; a higher epoch starts it again"),
+            ..Default::default()
+        },
         Verdict::Conflict => pb::Result {
             verdict: pb::Verdict::Conflict.into(),
             detail: "another event with this entity, epoch and sequence is parked; do not retry".to_owned(),

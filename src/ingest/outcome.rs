@@ -32,7 +32,7 @@ impl Outcome {
                 Verdict::Released { .. } => metrics.count("released"),
                 Verdict::Parked { .. } => metrics.count("parked"),
                 Verdict::Passed { .. } => metrics.count("passed"),
-                Verdict::Duplicate { .. } => metrics.count("duplicate"),
+                Verdict::Duplicate { .. } | Verdict::Retired { .. } => metrics.count("duplicate"),
                 Verdict::Late { .. } => metrics.count("late"),
                 Verdict::Conflict => metrics.count("conflict"),
                 Verdict::Stale { .. } => metrics.count("stale"),

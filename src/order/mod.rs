@@ -6,32 +6,46 @@
 //! `tests/scenarios/`, which both engines must pass, and a differential test drives
 //! both with the same random histories.
 //!
-//! The surface is small: a [`Partition`] holds lanes; [`Partition::admit`] takes one
-//! event and returns its [`Verdict`]; what has to be written, in which order, is
-//! collected in [`Effects`], which the caller applies before anybody sees the
-//! verdict.
+//! The surface is small: a [`Partition`] holds lanes; [`Partition::admit`] decides about
+//! events, [`Partition::elapse`] does what time demands, [`Partition::sweep`] forgets what
+//! is old; what has to be written, in which order, is collected in [`Effects`], which the
+//! caller applies before anybody sees a [`Verdict`]. Time is an argument of each call.
 //!
 //! This module does not know what an event contains (only its size and whether two
 //! are the same, see [`Payload`]), does not count metrics and cannot fail: bad input
 //! is refused before it gets here. It imports nothing of the rest of the crate.
 
+mod breaker;
+mod clock;
 mod effects;
 mod identity;
 mod lane;
+mod lifecycle;
 mod parked;
 mod partition;
 mod policy;
 mod ranges;
 mod recent;
+mod retire;
+mod rings;
+mod schedule;
 mod state;
 mod verdict;
 
-pub use effects::{Action, Append, Effects, Marker, MarkerKind, Order, Place, SkipReason};
+pub use breaker::Breaker;
+pub use clock::{ADVANCE_MAX_MS, PartitionClock, TICK_MS};
+pub use effects::{
+    Action, Append, DegradedBy, Edge, Effects, Marker, MarkerKind, Note, Order, Place, Probe, SkipReason,
+};
 pub use identity::{Entity, EntityError, Epoch, NUMBER_MAX, NumberError, Sequence};
 pub use lane::{Event, Lane, Payload, Position};
-pub use partition::Partition;
-pub use policy::{LatePlace, Ordering, Policy};
+pub use lifecycle::Lifecycle;
+pub use partition::{Elapsed, Partition, PartitionMode};
+pub use policy::{BreakerPolicy, LatePlace, Mode, Ordering, Overflow, Policy, Retirement, Rollout};
 pub use ranges::{Range, Ranges};
 pub use recent::{RECENT_MAX, Recent};
-pub use state::{LaneState, ParkedSummary, StateError};
+pub use retire::{Announced, Announcement, Filed, Finding, Memory, Swept};
+pub use rings::{BUCKETS, Hand, Ring};
+pub use schedule::{jittered, rollout_place};
+pub use state::{Gap, LaneState, ParkedSummary, Shadow, ShadowGap, StateError, Wait};
 pub use verdict::{Refusal, Verdict};

@@ -14,11 +14,13 @@ pub(super) struct Waiting<P> {
 pub(super) struct Parked<P> {
     events: BTreeMap<Sequence, Waiting<P>>,
     bytes: u64,
+    /// How many of them are terminal.
+    terminals: u64,
 }
 
 impl<P> Default for Parked<P> {
     fn default() -> Self {
-        Parked { events: BTreeMap::new(), bytes: 0 }
+        Parked { events: BTreeMap::new(), bytes: 0, terminals: 0 }
     }
 }
 
@@ -29,6 +31,10 @@ impl<P: Payload> Parked<P> {
 
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    pub fn terminals(&self) -> u64 {
+        self.terminals
     }
 
     pub fn is_empty(&self) -> bool {
@@ -45,6 +51,7 @@ impl<P: Payload> Parked<P> {
 
     pub fn insert(&mut self, sequence: Sequence, waiting: Waiting<P>) {
         self.bytes += waiting.payload.size();
+        self.terminals += u64::from(waiting.terminal);
         let before = self.events.insert(sequence, waiting);
         assert!(before.is_none(), "a parked sequence is compared, not replaced");
     }
@@ -52,6 +59,7 @@ impl<P: Payload> Parked<P> {
     pub fn take(&mut self, sequence: Sequence) -> Option<Waiting<P>> {
         let waiting = self.events.remove(&sequence)?;
         self.bytes -= waiting.payload.size();
+        self.terminals -= u64::from(waiting.terminal);
         Some(waiting)
     }
 

@@ -1,13 +1,16 @@
-//! The lanes of one partition, and what they share: the parked limits and the list
-//! of lanes that a call left half drained.
+//! The lanes of one partition, and what they share: the clock and the lanes that wait
+//! for it, the parked limits, the mode.
 
 use std::collections::{BTreeSet, HashMap};
 
 use super::{
-    effects::{Effects, SkipReason},
-    identity::Entity,
-    lane::{Event, Lane, Payload},
+    breaker::Breaker,
+    clock::{CallClock, ELAPSE_MIN_MS, PartitionClock},
+    effects::{Action, DegradedBy, Edge, Effects},
+    identity::{Entity, Epoch, Sequence},
+    lane::{Event, Lane, Payload, Turn},
     policy::Policy,
+    retire::Memory,
     state::LaneState,
     verdict::Verdict,
 };
@@ -31,72 +34,231 @@ impl Load {
     }
 }
 
+/// Stands for a deadline in lanes that must be marked once the partition is restored:
+/// later than any clock.
+pub(super) const DUE_WHEN_RESTORED: u64 = 1 << 53;
+
+/// Whether a partition promises order at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartitionMode {
+    Ordered,
+    Degraded { by: DegradedBy, since: u64 },
+}
+
+/// What one look at the clock did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Elapsed {
+    /// False if another look was too short a time ago.
+    pub ran: bool,
+    /// Lanes that were due and looked at.
+    pub lanes: u64,
+    /// Others are due, too.
+    pub more: bool,
+}
+
 #[derive(Clone, Debug)]
 pub struct Partition<P> {
-    lanes: HashMap<Entity, Lane<P>>,
+    pub(super) lanes: HashMap<Entity, Lane<P>>,
     load: Load,
-    /// Lanes whose next is parked: a call ran out of room. Any later call goes on.
-    draining: BTreeSet<Entity>,
+    pub(super) clock: PartitionClock,
+    /// When a look at the clock last found nothing more to do.
+    elapsed: u64,
+    /// Lanes for which time has something to do, by when: 0 while they are draining.
+    gaps: BTreeSet<(u64, Entity)>,
+    due: HashMap<Entity, u64>,
+    mode: PartitionMode,
+    breaker: Breaker,
+    pub(super) memory: Memory,
 }
 
 impl<P> Default for Partition<P> {
     fn default() -> Self {
-        Partition { lanes: HashMap::new(), load: Load::default(), draining: BTreeSet::new() }
+        Partition {
+            lanes: HashMap::new(),
+            load: Load::default(),
+            clock: PartitionClock::default(),
+            elapsed: 0,
+            gaps: BTreeSet::new(),
+            due: HashMap::new(),
+            mode: PartitionMode::Ordered,
+            breaker: Breaker::default(),
+            memory: Memory::default(),
+        }
     }
 }
 
 impl<P: Payload> Partition<P> {
-    /// Goes on with the lanes that an earlier call left half drained. Every call
-    /// does this first, so that what was promised comes before what is new.
-    pub fn drain(&mut self, effects: &mut Effects<P>) {
-        for entity in self.draining.clone() {
-            let lane = self.lanes.get_mut(&entity).expect("a draining lane exists");
-            lane.drain(&mut self.load, effects);
-            if !lane.is_draining() {
-                self.draining.remove(&entity);
+    /// Decides about events one after the other. `wall` is what the wall clock says.
+    /// First it goes on with the lanes that an earlier call left half drained, so that
+    /// what was promised comes before what is new.
+    pub fn admit<'e>(
+        &mut self,
+        events: impl IntoIterator<Item = (&'e Entity, Event<P>)>,
+        wall: u64,
+        policy: &Policy,
+        effects: &mut Effects<P>,
+        mut decided: impl FnMut(Verdict, &Effects<P>),
+    ) {
+        self.call(wall, policy, effects, |lanes, turn| {
+            for entity in lanes.draining() {
+                lanes.with_lane(&entity, turn, |lane, turn| lane.go_on(turn));
+            }
+            for (entity, event) in events {
+                let verdict = lanes.admit(entity, event, turn);
+                decided(verdict, turn.effects);
+            }
+        });
+    }
+
+    /// Does what is due: at most `lanes_max` lanes, and no more than a call may append.
+    pub fn elapse(
+        &mut self,
+        wall: u64,
+        policy: &Policy,
+        lanes_max: usize,
+        effects: &mut Effects<P>,
+    ) -> Elapsed {
+        let now = self.clock.advance(wall);
+        if now - self.elapsed < ELAPSE_MIN_MS {
+            return Elapsed::default();
+        }
+        self.restore_if_calm(now, policy, effects);
+        let degraded = self.is_degraded();
+        let mut seen = 0;
+        self.call(wall, policy, effects, |lanes, turn| {
+            for entity in lanes.due(now, degraded, lanes_max) {
+                if !turn.effects.has_room(1) {
+                    break;
+                }
+                lanes.with_lane(&entity, turn, |lane, turn| lane.elapse(turn));
+                seen += 1;
+            }
+        });
+        let more = !self.lanes_due(now, self.is_degraded(), 1).is_empty();
+        if !more {
+            self.elapsed = now;
+        }
+        Elapsed { ran: true, lanes: seen, more }
+    }
+
+    /// A living producer is known: the gap's last wait may take longer.
+    pub fn extend(&mut self, entity: &Entity, epoch: Epoch, next: Sequence, wall: u64, policy: &Policy) {
+        let mut effects = Effects::new(0);
+        self.call(wall, policy, &mut effects, |lanes, turn| {
+            lanes.with_lane(entity, turn, |lane, turn| lane.extend(epoch, next, turn));
+        });
+    }
+
+    /// An operator gives one gap up. False if it is not there.
+    pub fn skip(
+        &mut self,
+        entity: &Entity,
+        epoch: Epoch,
+        next: Sequence,
+        wall: u64,
+        policy: &Policy,
+        effects: &mut Effects<P>,
+    ) -> bool {
+        let mut skipped = false;
+        self.call(wall, policy, effects, |lanes, turn| {
+            lanes.with_lane(entity, turn, |lane, turn| skipped = lane.skip_by_operator(epoch, next, turn));
+        });
+        skipped
+    }
+
+    /// By an operator: it stays so until he restores it.
+    pub fn degrade(&mut self, wall: u64, effects: &mut Effects<P>) {
+        let since = self.clock.advance(wall);
+        if self.mode == PartitionMode::Ordered {
+            effects.push(Action::Edge(Edge::Degraded(DegradedBy::Operator)));
+        }
+        self.mode = PartitionMode::Degraded { by: DegradedBy::Operator, since };
+    }
+
+    /// By an operator, whoever degraded it.
+    pub fn restore(&mut self, wall: u64, effects: &mut Effects<P>) {
+        self.clock.advance(wall);
+        if self.is_degraded() {
+            effects.push(Action::Edge(Edge::Restored(DegradedBy::Operator)));
+        }
+        (self.mode, self.breaker) = (PartitionMode::Ordered, Breaker::default());
+    }
+
+    fn restore_if_calm(&mut self, now: u64, policy: &Policy, effects: &mut Effects<P>) {
+        if let PartitionMode::Degraded { by: DegradedBy::Breaker, since } = self.mode
+            && now - since >= policy.breaker.hold
+            && self.breaker.is_calm(now, &policy.breaker)
+        {
+            effects.push(Action::Edge(Edge::Restored(DegradedBy::Breaker)));
+            self.mode = PartitionMode::Ordered;
+        }
+    }
+
+    /// One call: lets `act` work on the lanes, then sees to the breaker.
+    fn call(
+        &mut self,
+        wall: u64,
+        policy: &Policy,
+        effects: &mut Effects<P>,
+        act: impl FnOnce(&mut Lanes<'_, P>, &mut Turn<'_, P>),
+    ) {
+        let degraded = self.is_degraded();
+        let Partition { lanes, load, clock, gaps, due, breaker, memory, .. } = self;
+        let before = *breaker;
+        let mut turn =
+            Turn { policy, clock: CallClock::new(clock, wall), degraded, load, breaker, effects };
+        act(&mut Lanes { lanes, gaps, due, memory }, &mut turn);
+        if *turn.breaker != before && !degraded && turn.effects.has_room(1) {
+            let since = turn.clock.now();
+            if turn.breaker.is_tripped(since, &policy.breaker) {
+                turn.effects.push(Action::Edge(Edge::Degraded(DegradedBy::Breaker)));
+                self.mode = PartitionMode::Degraded { by: DegradedBy::Breaker, since };
             }
         }
     }
 
-    /// Decides about one event. An entity that is refused at first sight leaves no
-    /// trace.
-    pub fn admit(
-        &mut self,
-        entity: &Entity,
-        event: Event<P>,
-        policy: &Policy,
-        effects: &mut Effects<P>,
-    ) -> Verdict {
-        if let Some(lane) = self.lanes.get_mut(entity) {
-            let verdict = lane.admit(event, policy, &mut self.load, effects);
-            self.note_draining(entity);
-            return verdict;
-        }
-        let mut lane = Lane::new(entity.clone(), event.epoch, policy);
-        let verdict = lane.admit(event, policy, &mut self.load, effects);
-        // A duplicate at first sight lies before the first sequence: no lane either.
-        if !matches!(verdict, Verdict::Refused(_) | Verdict::Again | Verdict::Duplicate { .. }) {
-            self.lanes.insert(entity.clone(), lane);
-        }
-        verdict
-    }
-
-    /// Gives the gap of one lane up (rule 5, once its time has come).
-    pub fn skip(&mut self, entity: &Entity, reason: SkipReason, effects: &mut Effects<P>) {
-        if let Some(lane) = self.lanes.get_mut(entity) {
-            lane.skip(reason, &mut self.load, effects);
-            self.note_draining(entity);
-        }
+    fn lanes_due(&self, now: u64, degraded: bool, count: usize) -> Vec<Entity> {
+        due_in(&self.gaps, now, degraded, count)
     }
 
     /// Puts a lane back as its text says. It has nothing parked.
-    pub fn restore(&mut self, entity: Entity, state: LaneState) {
-        self.lanes.insert(entity.clone(), Lane::restore(entity, state));
+    pub fn restore_lane(&mut self, entity: Entity, state: LaneState) {
+        let lane = Lane::restore(entity.clone(), state);
+        let due = lane.due();
+        self.lanes.insert(entity.clone(), lane);
+        index(&mut self.gaps, &mut self.due, &entity, due);
+    }
+
+    /// Removes a lane that became a tombstone.
+    pub(super) fn forget_lane(&mut self, entity: &Entity) {
+        self.lanes.remove(entity);
+        index(&mut self.gaps, &mut self.due, entity, None);
     }
 
     /// Is anything left that a further call would release?
     pub fn is_draining(&self) -> bool {
-        !self.draining.is_empty()
+        self.gaps.first().is_some_and(|(due, _)| *due == 0)
+    }
+
+    pub fn is_degraded(&self) -> bool {
+        self.mode != PartitionMode::Ordered
+    }
+
+    pub fn mode(&self) -> PartitionMode {
+        self.mode
+    }
+
+    pub fn breaker(&self) -> Breaker {
+        self.breaker
+    }
+
+    pub fn clock(&self) -> PartitionClock {
+        self.clock
+    }
+
+    /// Lanes for which time has something to do, by when.
+    pub fn gaps(&self) -> impl Iterator<Item = (&Entity, u64)> {
+        self.gaps.iter().map(|(due, entity)| (entity, *due))
     }
 
     pub fn lane(&self, entity: &Entity) -> Option<&Lane<P>> {
@@ -111,84 +273,96 @@ impl<P: Payload> Partition<P> {
     pub fn parked(&self) -> (u64, u64) {
         (self.load.events, self.load.bytes)
     }
+}
 
-    fn note_draining(&mut self, entity: &Entity) {
-        if self.lanes.get(entity).is_some_and(Lane::is_draining) {
-            self.draining.insert(entity.clone());
-        } else {
-            self.draining.remove(entity);
+/// The lanes and what is known about when they are due, while a call works on them.
+struct Lanes<'a, P> {
+    lanes: &'a mut HashMap<Entity, Lane<P>>,
+    gaps: &'a mut BTreeSet<(u64, Entity)>,
+    due: &'a mut HashMap<Entity, u64>,
+    memory: &'a mut Memory,
+}
+
+impl<P: Payload> Lanes<'_, P> {
+    fn draining(&self) -> Vec<Entity> {
+        self.gaps.iter().take_while(|(due, _)| *due == 0).map(|(_, entity)| entity.clone()).collect()
+    }
+
+    fn due(&self, now: u64, degraded: bool, count: usize) -> Vec<Entity> {
+        due_in(self.gaps, now, degraded, count)
+    }
+
+    fn with_lane(
+        &mut self,
+        entity: &Entity,
+        turn: &mut Turn<'_, P>,
+        act: impl FnOnce(&mut Lane<P>, &mut Turn<'_, P>),
+    ) {
+        if let Some(lane) = self.lanes.get_mut(entity) {
+            act(lane, turn);
+            let due = lane.due();
+            index(self.gaps, self.due, entity, due);
         }
+    }
+
+    /// Decides about one event. An entity that is refused at first sight leaves no
+    /// trace.
+    fn admit(&mut self, entity: &Entity, event: Event<P>, turn: &mut Turn<'_, P>) -> Verdict {
+        let mut verdict = Verdict::Again;
+        if self.lanes.contains_key(entity) {
+            self.with_lane(entity, turn, |lane, turn| verdict = lane.admit(event, turn));
+            return verdict;
+        }
+        let woken = match self.memory.tombstone(entity) {
+            Some(state) if state.closed && event.epoch <= state.epoch => {
+                return Verdict::Retired { epoch: state.epoch };
+            }
+            Some(state) => {
+                let lane = Lane::restore(entity.clone(), state.clone());
+                Some(if state.closed { lane.reborn(turn.policy) } else { lane })
+            }
+            None => None,
+        };
+        let is_woken = woken.is_some();
+        let fresh = || Lane::new(entity.clone(), event.epoch, turn.policy, turn.degraded);
+        let mut lane = woken.unwrap_or_else(fresh);
+        verdict = lane.admit(event, turn);
+        // A duplicate at first sight lies before the first sequence: no lane either.
+        let leaves_no_trace = matches!(verdict, Verdict::Refused(_) | Verdict::Again | Verdict::Duplicate { .. });
+        if is_woken || !leaves_no_trace {
+            self.memory.opened(entity);
+            let due = lane.due();
+            self.lanes.insert(entity.clone(), lane);
+            index(self.gaps, self.due, entity, due);
+        }
+        verdict
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::order::{Action, Epoch, MarkerKind, Order, Position, Sequence};
+/// Lanes whose time has come, at most `count`; in an ordered partition also those that
+/// were waiting for it to be restored.
+fn due_in(gaps: &BTreeSet<(u64, Entity)>, now: u64, degraded: bool, count: usize) -> Vec<Entity> {
+    let is_due = |due: u64| due <= now || (due == DUE_WHEN_RESTORED && !degraded);
+    gaps.iter().filter(|(due, _)| is_due(*due)).take(count).map(|(_, entity)| entity.clone()).collect()
+}
 
-    impl Payload for &'static str {
-        fn size(&self) -> u64 {
-            self.len() as u64
-        }
-
-        fn same_as(&self, other: &Self) -> bool {
-            self == other
-        }
+/// Keeps both ways of looking a lane's due time up in step.
+fn index(
+    gaps: &mut BTreeSet<(u64, Entity)>,
+    due_of: &mut HashMap<Entity, u64>,
+    entity: &Entity,
+    due: Option<u64>,
+) {
+    let before = due_of.get(entity).copied();
+    if before == due {
+        return;
     }
-
-    fn offer(
-        partition: &mut Partition<&'static str>,
-        sequence: u64,
-        effects: &mut Effects<&'static str>,
-    ) -> Verdict {
-        let position = Position::Given(Sequence::new(sequence).unwrap());
-        let event = Event { epoch: Epoch::new(0).unwrap(), position, terminal: false, payload: "x" };
-        partition.admit(&job(), event, &Policy::default(), effects)
+    if let Some(before) = before {
+        gaps.remove(&(before, entity.clone()));
+        due_of.remove(entity);
     }
-
-    fn job() -> Entity {
-        Entity::new("job").unwrap()
-    }
-
-    /// No call of a store skips a gap by itself yet; the rules can.
-    #[test]
-    fn a_skipped_gap_is_marked_in_its_place_and_what_comes_then_is_late() {
-        let mut partition = Partition::default();
-        let mut effects = Effects::new(512);
-        for sequence in [0, 3, 4, 6] {
-            offer(&mut partition, sequence, &mut effects);
-        }
-        partition.skip(&job(), SkipReason::Timeout, &mut effects);
-        assert_eq!(partition.lane(&job()).unwrap().state().to_string(), "0:5;k1,1,6;m1-2");
-        let written: Vec<String> = effects
-            .actions
-            .iter()
-            .map(|action| match action {
-                Action::Append(append) => format!("{} {}", append.order.name(), append.sequence),
-                Action::Mark(marker) => match marker.kind {
-                    MarkerKind::Gap { reason, from } => {
-                        format!("{} {from}-{}", reason.name(), marker.sequence)
-                    }
-                    MarkerKind::Epoch { .. } => "epoch".to_owned(),
-                },
-            })
-            .collect();
-        assert_eq!(written, ["strict 0", "timeout 1-2", "strict 3", "strict 4"]);
-
-        let late = offer(&mut partition, 1, &mut effects);
-        assert_eq!(late, Verdict::Late { sequence: Sequence::new(1).unwrap() });
-        assert!(matches!(effects.actions.last(), Some(Action::Append(a)) if a.order == Order::Late));
-        assert!(matches!(offer(&mut partition, 1, &mut effects), Verdict::Duplicate { .. }));
-    }
-
-    #[test]
-    fn without_a_gap_there_is_nothing_to_skip() {
-        let mut partition = Partition::default();
-        let mut effects = Effects::new(512);
-        partition.skip(&job(), SkipReason::Timeout, &mut effects);
-        offer(&mut partition, 0, &mut effects);
-        partition.skip(&job(), SkipReason::Timeout, &mut effects);
-        assert_eq!(effects.actions.len(), 1);
-        assert_eq!(partition.lane(&job()).unwrap().state().to_string(), "0:1");
+    if let Some(due) = due {
+        gaps.insert((due, entity.clone()));
+        due_of.insert(entity.clone(), due);
     }
 }

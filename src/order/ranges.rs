@@ -31,6 +31,10 @@ impl Ranges {
         self.0.is_empty()
     }
 
+    pub fn first(&self) -> Option<Range> {
+        self.0.first().copied()
+    }
+
     pub fn contains(&self, sequence: Sequence) -> bool {
         self.0.iter().any(|range| range.first <= sequence && sequence <= range.last)
     }
@@ -57,6 +61,18 @@ impl Ranges {
         if let Some(before) = sequence.before().filter(|before| first <= *before) {
             self.0.insert(at, Range { first, last: before });
         }
+    }
+
+    /// The lowest run that reaches `from` or lies above it, without what is below.
+    pub fn first_from(&self, from: Sequence) -> Option<Range> {
+        let run = self.0.iter().find(|run| run.last >= from)?;
+        Some(Range { first: run.first.max(from), last: run.last })
+    }
+
+    /// How many sequences lie at `from` or above.
+    pub fn count_from(&self, from: Sequence) -> u64 {
+        let above = self.0.iter().filter(|run| run.last >= from);
+        above.map(|run| run.last.ahead_of(run.first.max(from)) + 1).sum()
     }
 
     pub fn pop_first(&mut self) -> Option<Range> {

@@ -14,6 +14,8 @@ pub enum Verdict {
     Passed { sequence: Sequence },
     /// Released or parked before. An assigned lane knows the sequence it got then.
     Duplicate { sequence: Sequence },
+    /// The entity has ended, and was forgotten but for this.
+    Retired { epoch: Epoch },
     /// Its turn was given up before it came; written where the topic wants it.
     Late { sequence: Sequence },
     /// The parked event of this sequence has another payload.

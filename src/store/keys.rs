@@ -9,7 +9,7 @@ use std::{fmt, sync::Arc};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::order::Entity;
+use crate::order::{BUCKETS, Entity};
 
 /// One partition of one topic.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,7 +48,23 @@ pub fn topic_of_key(key: &str) -> Option<&str> {
     key.strip_prefix("seriatim:{")?.strip_suffix("}:topic")
 }
 
-/// The keys of one partition, in the order in which scripts take them.
+/// Where gaps of a partition are probed: whoever has producers connected listens there.
+pub fn probe_channel(partition: &PartitionId) -> String {
+    format!("seriatim:{{{partition}}}:probes")
+}
+
+/// Matches the probe channels of all partitions of a topic.
+pub fn probe_pattern(topic: &str) -> String {
+    format!("seriatim:{{{topic}.*}}:probes")
+}
+
+/// Sidecars and when they were last heard of.
+pub const SIDECARS_KEY: &str = "seriatim:{sidecars}";
+
+/// Who looks for lost work at present.
+pub const RECONCILER_KEY: &str = "seriatim:{sidecars}:reconciler";
+
+/// The keys of one partition.
 #[derive(Clone, Debug)]
 pub struct PartitionKeys {
     pub events: String,
@@ -57,11 +73,19 @@ pub struct PartitionKeys {
     pub parked: String,
     pub gaps: String,
     pub meta: String,
+    /// Open lanes by age.
+    pub opened: [String; BUCKETS],
+    /// What is left of retired lanes, by age.
+    pub tombs: [String; BUCKETS],
+    /// Closed lanes by age.
+    pub closed: [String; BUCKETS],
+    pub announced: String,
 }
 
 impl PartitionKeys {
     pub fn new(partition: &PartitionId) -> Self {
         let key = |name: &str| format!("seriatim:{{{partition}}}:{name}");
+        let ring = |name: &str| std::array::from_fn(|bucket| key(&format!("{name}:{bucket}")));
         PartitionKeys {
             events: key("events"),
             late: key("late"),
@@ -69,11 +93,23 @@ impl PartitionKeys {
             parked: key("parked"),
             gaps: key("gaps"),
             meta: key("meta"),
+            opened: ring("opened"),
+            tombs: ring("tombs"),
+            closed: ring("closed"),
+            announced: key("announced"),
         }
     }
 
-    pub fn all(&self) -> [&str; 6] {
-        [&self.events, &self.late, &self.lanes, &self.parked, &self.gaps, &self.meta]
+    /// Those that every script of the rules takes, in its order.
+    pub fn of_rules(&self) -> Vec<&str> {
+        let single = [&self.events, &self.late, &self.lanes, &self.parked, &self.gaps, &self.meta];
+        single.into_iter().chain(&self.opened).chain(&self.tombs).map(String::as_str).collect()
+    }
+
+    /// All of them, in the order in which scripts take them.
+    pub fn all(&self) -> Vec<&str> {
+        let more = self.closed.iter().chain([&self.announced]).map(String::as_str);
+        self.of_rules().into_iter().chain(more).collect()
     }
 }
 

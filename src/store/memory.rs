@@ -5,24 +5,44 @@
 //! sidecar, and nothing is ever trimmed: a partition that has
 //! [`ENTRIES_MAX`] entries refuses more.
 
+use std::sync::Arc;
+
 use dashmap::DashMap;
-use futures_util::{FutureExt, future::BoxFuture, future::ready};
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, ready},
+    stream::{self, BoxStream},
+};
+use tokio::sync::broadcast;
 
 use super::{
-    Admitted, Batch, Decision, Entry, Measure, OpenError, PartitionId, Path, Payload, Store, StoreError,
-    StoreKind, StreamId, TopicRecord, TopicSpec,
+    Admitted, Batch, Beat, Decision, Elapsed, Entry, GapId, Measure, OpenError, PartitionId, Path, Payload,
+    RepairCursor, Repaired, SidecarSeen, Store, StoreError, StoreKind, StreamId, TopicRecord, TopicSpec,
 };
-use crate::order::{
-    Action, Effects, Entity, Lane, LaneState, MarkerKind, Order, Partition, Place, Policy, Verdict,
+use crate::{
+    clock::{Clock, SystemClock},
+    order::{
+        Action, Announcement, Edge, Effects, Entity, Epoch, Lane, LaneState, Marker, MarkerKind, Order,
+        Partition, Place, Policy, Probe, Sequence, SkipReason, Swept, Verdict,
+    },
 };
 
 /// Entries of one partition's streams.
 pub const ENTRIES_MAX: usize = 1_000_000;
+/// Probes that a slow listener may be behind; it misses what is older.
+const PROBES_KEPT: usize = 1024;
 
-#[derive(Default)]
 pub struct MemoryStore {
+    clock: Arc<dyn Clock>,
     topics: DashMap<String, TopicRecord>,
     partitions: DashMap<PartitionId, MemoryPartition>,
+    probes: broadcast::Sender<(Arc<str>, Vec<Probe>)>,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        MemoryStore::new(Arc::new(SystemClock::default()))
+    }
 }
 
 #[derive(Default)]
@@ -35,21 +55,21 @@ struct MemoryPartition {
 }
 
 impl MemoryPartition {
-    fn admit(&mut self, batch: &Batch) -> Result<Admitted, StoreError> {
+    fn admit(&mut self, batch: &Batch, wall: u64, effects: &mut Effects<Payload>) -> Result<Admitted, StoreError> {
         if self.events.len() + self.late.len() >= ENTRIES_MAX {
             let full =
                 format!("the embedded store is full ({ENTRIES_MAX} entries in a partition); use Redis");
             return Err(StoreError::NotExecuted(full));
         }
-        let mut effects = Effects::new(self.policy.append_max);
-        self.lanes.drain(&mut effects);
         let mut decided = Vec::with_capacity(batch.offers().len());
-        for offer in batch.offers() {
-            let from = effects.actions.len();
-            let verdict = self.lanes.admit(&offer.entity, offer.event.clone(), &self.policy, &mut effects);
-            decided.push((verdict, own_entry(verdict, &effects.actions, from)));
-        }
-        let ids: Vec<StreamId> = effects.actions.into_iter().map(|action| self.apply(action)).collect();
+        let mut from = 0;
+        let events = batch.offers().iter().map(|offer| (&offer.entity, offer.event.clone()));
+        self.lanes.admit(events, wall, &self.policy, effects, |verdict, effects| {
+            let entity = &batch.offers()[decided.len()].entity;
+            decided.push((verdict, own_entry(entity, verdict, &effects.actions, from)));
+            from = effects.actions.len();
+        });
+        let ids = self.apply(effects, "");
         let again = decided.iter().any(|(verdict, _)| *verdict == Verdict::Again);
         let decision =
             |(verdict, at): (Verdict, Option<usize>)| Decision { verdict, id: at.map(|at| ids[at]) };
@@ -59,10 +79,30 @@ impl MemoryPartition {
             more: again || self.lanes.is_draining(),
             drained: effects.drained,
             after_terminal: effects.after_terminal,
+            notes: std::mem::take(&mut effects.notes),
         })
     }
 
-    fn apply(&mut self, action: Action<Payload>) -> StreamId {
+    fn elapse(&mut self, lanes_max: usize, wall: u64, effects: &mut Effects<Payload>) -> Elapsed {
+        let elapsed = self.lanes.elapse(wall, &self.policy, lanes_max, effects);
+        self.apply(effects, "");
+        Elapsed {
+            ran: elapsed.ran,
+            lanes: elapsed.lanes,
+            more: elapsed.more,
+            drained: effects.drained,
+            after_terminal: effects.after_terminal,
+            notes: std::mem::take(&mut effects.notes),
+            degraded: self.lanes.is_degraded(),
+        }
+    }
+
+    fn apply(&mut self, effects: &mut Effects<Payload>, audit: &str) -> Vec<StreamId> {
+        let actions = std::mem::take(&mut effects.actions);
+        actions.into_iter().map(|action| self.write(action, audit)).collect()
+    }
+
+    fn write(&mut self, action: Action<Payload>, audit: &str) -> StreamId {
         self.last_id += 1;
         let id = StreamId { milliseconds: self.last_id, counter: 0 };
         match action {
@@ -82,56 +122,83 @@ impl MemoryPartition {
                     data: append.payload.data,
                 });
             }
-            Action::Mark(marker) => {
-                let (kind, attrs) = match marker.kind {
-                    MarkerKind::Gap { reason, from } => {
-                        ("seriatim.gap", format!(r#"{{"reason":"{}","from":{from}}}"#, reason.name()))
-                    }
-                    MarkerKind::Epoch { previous } => {
-                        ("seriatim.epoch", format!(r#"{{"previous":{previous}}}"#))
-                    }
-                };
-                self.events.push(Entry {
-                    id,
-                    entity: marker.entity.to_string(),
-                    epoch: marker.epoch,
-                    sequence: marker.sequence,
-                    kind: kind.to_owned(),
-                    order: Order::Marker,
-                    attrs,
-                    data: Default::default(),
-                });
-            }
+            Action::Mark(marker) => self.events.push(marker_entry(id, marker, audit)),
+            Action::Edge(edge) => self.events.push(edge_entry(id, edge)),
         }
         id
     }
 }
 
+fn marker_entry(id: StreamId, marker: Marker, audit: &str) -> Entry {
+    let (kind, attrs) = match marker.kind {
+        MarkerKind::Gap { reason, from, waited } => {
+            let mut attrs = format!(r#"{{"reason":"{}","from":{from}"#, reason.name());
+            if let Some(waited) = waited {
+                attrs += &format!(r#","waited":{waited}"#);
+            }
+            if reason == SkipReason::Operator && !audit.is_empty() {
+                attrs = attrs + "," + audit;
+            }
+            ("seriatim.gap", attrs + "}")
+        }
+        MarkerKind::Epoch { previous } => ("seriatim.epoch", format!(r#"{{"previous":{previous}}}"#)),
+    };
+    let Marker { entity, epoch, sequence, .. } = marker;
+    entry(id, &entity.to_string(), epoch, sequence, kind, attrs)
+}
+
+/// Concerns the whole partition: its entity is empty.
+fn edge_entry(id: StreamId, edge: Edge) -> Entry {
+    let (kind, by) = match edge {
+        Edge::Degraded(by) => ("seriatim.degraded", by),
+        Edge::Restored(by) => ("seriatim.restored", by),
+    };
+    let (epoch, sequence) = (Epoch::new(0).expect("it is small"), Sequence::new(0).expect("it is small"));
+    entry(id, "", epoch, sequence, kind, format!(r#"{{"reason":"{}"}}"#, by.name()))
+}
+
+fn entry(id: StreamId, entity: &str, epoch: Epoch, sequence: Sequence, kind: &str, attrs: String) -> Entry {
+    let (entity, kind, order, data) = (entity.to_owned(), kind.to_owned(), Order::Marker, Default::default());
+    Entry { id, entity, epoch, sequence, kind, order, attrs, data }
+}
+
 /// Which of the actions since `from` wrote the event itself.
-fn own_entry(verdict: Verdict, actions: &[Action<Payload>], from: usize) -> Option<usize> {
+fn own_entry(entity: &Entity, verdict: Verdict, actions: &[Action<Payload>], from: usize) -> Option<usize> {
     let sequence = match verdict {
         Verdict::Released { sequence } | Verdict::Passed { sequence } | Verdict::Late { sequence } => {
             sequence
         }
         Verdict::Parked { .. }
         | Verdict::Duplicate { .. }
+        | Verdict::Retired { .. }
         | Verdict::Conflict
         | Verdict::Stale { .. }
         | Verdict::Refused(_)
         | Verdict::Again => return None,
     };
     // Markers and the old epoch's events may stand before it, its followers after.
-    let own = |action: &Action<Payload>| matches!(action, Action::Append(a) if a.sequence == sequence);
+    let own = |action: &Action<Payload>| matches!(action, Action::Append(a) if a.sequence == sequence && a.entity == *entity);
     let epoch_marker = |action: &Action<Payload>| matches!(action, Action::Mark(m) if matches!(m.kind, MarkerKind::Epoch { .. }));
     let from = actions.iter().skip(from).position(epoch_marker).map_or(from, |at| from + at);
     actions.iter().skip(from).position(own).map(|at| from + at)
 }
 
 impl MemoryStore {
+    /// Its partitions take the time from this clock.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        let (probes, _) = broadcast::channel(PROBES_KEPT);
+        MemoryStore { clock, topics: DashMap::new(), partitions: DashMap::new(), probes }
+    }
+
     /// Puts a lane back as its text says, for tests that begin in a rare state.
     pub fn restore(&self, partition: &PartitionId, entity: Entity, state: LaneState) {
         let mut partition = self.partitions.get_mut(partition).expect("the topic is open");
-        partition.lanes.restore(entity, state);
+        partition.lanes.restore_lane(entity, state);
+    }
+
+    /// Lets somebody look at the lanes, clock and rings of a partition.
+    pub fn inspect<T>(&self, partition: &PartitionId, look: impl FnOnce(&Partition<Payload>) -> T) -> T {
+        look(&self.partitions.get(partition).expect("the topic is open").lanes)
     }
 
     /// What is parked in the partition: entity, epoch, sequence, terminal, payload.
@@ -146,6 +213,24 @@ impl MemoryStore {
                 .collect::<Vec<_>>()
         };
         partition.lanes.lanes().flat_map(of_lane).collect()
+    }
+
+    /// One call of the rules: what it probes is told to whoever listens.
+    fn call<T>(
+        &self,
+        id: &PartitionId,
+        act: impl FnOnce(&mut MemoryPartition, u64, &mut Effects<Payload>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let wall = u64::try_from(self.clock.now().as_millis()).expect("it is not that late yet");
+        let (done, probes) = self.with(id, |partition| {
+            let mut effects = Effects::new(partition.policy.append_max);
+            Ok((act(partition, wall, &mut effects)?, effects.probes))
+        })?;
+        if !probes.is_empty() {
+            // Nobody listens: nobody can be asked.
+            let _ = self.probes.send((id.topic.clone(), probes));
+        }
+        Ok(done)
     }
 
     fn with<T>(
@@ -187,7 +272,116 @@ impl Store for MemoryStore {
         partition: &'a PartitionId,
         batch: &'a Batch,
     ) -> BoxFuture<'a, Result<Admitted, StoreError>> {
-        ready(self.with(partition, |partition| partition.admit(batch))).boxed()
+        ready(self.call(partition, |partition, wall, effects| partition.admit(batch, wall, effects))).boxed()
+    }
+
+    fn elapse<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        lanes_max: usize,
+    ) -> BoxFuture<'a, Result<Elapsed, StoreError>> {
+        let elapse = |partition: &mut MemoryPartition, wall, effects: &mut Effects<Payload>| {
+            Ok(partition.elapse(lanes_max, wall, effects))
+        };
+        ready(self.call(partition, elapse)).boxed()
+    }
+
+    fn extend<'a>(&'a self, partition: &'a PartitionId, gap: &'a GapId) -> BoxFuture<'a, Result<(), StoreError>> {
+        let GapId { entity, epoch, next } = gap;
+        let extended = self.call(partition, |partition, wall, _| {
+            partition.lanes.extend(entity, *epoch, *next, wall, &partition.policy);
+            Ok(())
+        });
+        ready(extended).boxed()
+    }
+
+    fn skip<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        gap: &'a GapId,
+        audit: &'a str,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        let GapId { entity, epoch, next } = gap;
+        let skipped = self.call(partition, |partition, wall, effects| {
+            let skipped = partition.lanes.skip(entity, *epoch, *next, wall, &partition.policy, effects);
+            partition.apply(effects, audit);
+            Ok(skipped)
+        });
+        ready(skipped).boxed()
+    }
+
+    fn set_degraded<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        degraded: bool,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        let changed = self.call(partition, |partition, wall, effects| {
+            if degraded {
+                partition.lanes.degrade(wall, effects);
+            } else {
+                partition.lanes.restore(wall, effects);
+            }
+            Ok(!partition.apply(effects, "").is_empty())
+        });
+        ready(changed).boxed()
+    }
+
+    fn announce<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        entity: &'a Entity,
+        within_ms: u64,
+    ) -> BoxFuture<'a, Result<Announcement, StoreError>> {
+        let announced = self.call(partition, |partition, wall, _| {
+            Ok(partition.lanes.announce(entity, within_ms, wall, &partition.policy))
+        });
+        ready(announced).boxed()
+    }
+
+    fn sweep<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        count: usize,
+    ) -> BoxFuture<'a, Result<Swept, StoreError>> {
+        let swept =
+            self.call(partition, |partition, wall, _| Ok(partition.lanes.sweep(wall, &partition.policy, count)));
+        ready(swept).boxed()
+    }
+
+    /// One process, one copy of everything: nothing can have come apart.
+    fn repair<'a>(
+        &'a self,
+        _: &'a PartitionId,
+        _: RepairCursor,
+        _: usize,
+    ) -> BoxFuture<'a, Result<Repaired, StoreError>> {
+        ready(Ok(Repaired::default())).boxed()
+    }
+
+    fn probes<'a>(
+        &'a self,
+        topic: &'a str,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Vec<Probe>>, StoreError>> {
+        let wanted: Arc<str> = topic.into();
+        let probes = stream::unfold((self.probes.subscribe(), wanted), |(mut probes, wanted)| async move {
+            loop {
+                match probes.recv().await {
+                    Ok((topic, probed)) if topic == wanted => return Some((probed, (probes, wanted))),
+                    Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Closed) => return None,
+                }
+            }
+        });
+        ready(Ok(probes.boxed())).boxed()
+    }
+
+    fn beat<'a>(&'a self, beat: &'a Beat) -> BoxFuture<'a, Result<Vec<SidecarSeen>, StoreError>> {
+        let Beat { sidecar, about, .. } = beat.clone();
+        ready(Ok(vec![SidecarSeen { sidecar, about, silent_ms: 0 }])).boxed()
+    }
+
+    fn lead_reconciler<'a>(&'a self, _: &'a str, _: u64) -> BoxFuture<'a, Result<bool, StoreError>> {
+        ready(Ok(true)).boxed()
     }
 
     fn resume<'a>(
@@ -195,8 +389,7 @@ impl Store for MemoryStore {
         partition: &'a PartitionId,
         entity: &'a Entity,
     ) -> BoxFuture<'a, Result<Option<LaneState>, StoreError>> {
-        ready(self.with(partition, |partition| Ok(partition.lanes.lane(entity).map(|lane| lane.state()))))
-            .boxed()
+        ready(self.with(partition, |partition| Ok(partition.lanes.resume(entity)))).boxed()
     }
 
     fn read<'a>(
@@ -236,6 +429,9 @@ impl Store for MemoryStore {
                 lanes: partition.lanes.lanes().count() as u64,
                 parked,
                 parked_bytes,
+                gaps: partition.lanes.gaps().count() as u64,
+                announced: partition.lanes.memory().announced.len() as u64,
+                degraded: partition.lanes.is_degraded(),
                 trimmed: 0,
             })
         });

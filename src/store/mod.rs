@@ -12,7 +12,7 @@ mod record;
 mod redis;
 mod topic;
 
-use futures_util::future::BoxFuture;
+use futures_util::{future::BoxFuture, stream::BoxStream};
 
 pub use self::{
     batch::{Batch, LaneOffers, Offer},
@@ -20,9 +20,9 @@ pub use self::{
     memory::MemoryStore,
     record::{Entry, Payload, RecordError, StreamId},
     redis::{RedisSettings, RedisStore, ServerReport},
-    topic::{Mismatch, Numbering, TopicRecord, TopicSpec, WIRE_VERSION, policy_text},
+    topic::{Mismatch, Numbering, TopicRecord, TopicSpec, WIRE_VERSION, lists_text, policy_text},
 };
-use crate::order::{Entity, LaneState, Place, Verdict};
+use crate::order::{Announcement, Entity, Epoch, LaneState, Note, Place, Probe, Sequence, Swept, Verdict};
 
 /// Where the ordering state and the streams live.
 ///
@@ -34,8 +34,9 @@ pub trait Store: Send + Sync + 'static {
 
     fn kind(&self) -> StoreKind;
 
-    /// Creates the topic where it is absent, or checks that it is the same one.
-    /// After success its partitions can be admitted to.
+    /// Creates the topic where it is absent, or checks that it is the same one, and puts
+    /// its policy in force. After success its partitions can be admitted to. Opening a
+    /// topic again, with another policy, is how a policy changes.
     fn open<'a>(&'a self, topic: &'a TopicSpec) -> BoxFuture<'a, Result<(), OpenError>>;
 
     /// Decides about all events of the batch, atomically and in its order. When it
@@ -50,6 +51,77 @@ pub trait Store: Send + Sync + 'static {
         partition: &'a PartitionId,
         batch: &'a Batch,
     ) -> BoxFuture<'a, Result<Admitted, StoreError>>;
+
+    /// Does what is due in a partition, in at most so many lanes. Any number of callers
+    /// may do this at once; a call too soon after another does nothing.
+    fn elapse<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        lanes_max: usize,
+    ) -> BoxFuture<'a, Result<Elapsed, StoreError>>;
+
+    /// Says that a producer of the entity is connected: the last wait for the gap at
+    /// `next` may take longer.
+    fn extend<'a>(&'a self, partition: &'a PartitionId, gap: &'a GapId) -> BoxFuture<'a, Result<(), StoreError>>;
+
+    /// Gives one gap up because a person wants it; `audit` is members of a JSON object
+    /// that join the marker's attributes. False if that gap is not there (any more).
+    fn skip<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        gap: &'a GapId,
+        audit: &'a str,
+    ) -> BoxFuture<'a, Result<bool, StoreError>>;
+
+    /// Takes a partition's promise of order away, or gives it back. False if it was so
+    /// already.
+    fn set_degraded<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        degraded: bool,
+    ) -> BoxFuture<'a, Result<bool, StoreError>>;
+
+    /// Notes that an entity will exist, and in how many milliseconds it should begin.
+    fn announce<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        entity: &'a Entity,
+        within_ms: u64,
+    ) -> BoxFuture<'a, Result<Announcement, StoreError>>;
+
+    /// Looks at lanes that are old enough: retires, forgets, reports. At most `count`
+    /// entities in each of three places.
+    fn sweep<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        count: usize,
+    ) -> BoxFuture<'a, Result<Swept, StoreError>>;
+
+    /// Looks for what should not be there, about `count` entries from a place on, and
+    /// mends what is safe to mend.
+    fn repair<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        from: RepairCursor,
+        count: usize,
+    ) -> BoxFuture<'a, Result<Repaired, StoreError>>;
+
+    /// Gaps of a topic as they are probed, by whichever process. Ends when the store is
+    /// out of reach: ask again. What was probed meanwhile is not repeated.
+    fn probes<'a>(
+        &'a self,
+        topic: &'a str,
+    ) -> BoxFuture<'a, Result<BoxStream<'static, Vec<Probe>>, StoreError>>;
+
+    /// Tells that this process is alive, and who else is or was.
+    fn beat<'a>(&'a self, beat: &'a Beat) -> BoxFuture<'a, Result<Vec<SidecarSeen>, StoreError>>;
+
+    /// Takes or keeps the right to look for lost work; false if somebody else has it.
+    fn lead_reconciler<'a>(
+        &'a self,
+        owner: &'a str,
+        for_ms: u64,
+    ) -> BoxFuture<'a, Result<bool, StoreError>>;
 
     /// The state of an entity's lane, as durable as a verdict. `None` if unknown.
     fn resume<'a>(
@@ -103,6 +175,125 @@ pub struct Admitted {
     pub drained: u64,
     /// Released although their entity's terminal event was out already.
     pub after_terminal: u64,
+    pub notes: Vec<Note>,
+}
+
+/// What time did to a partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Elapsed {
+    /// False if another call was too short a time ago.
+    pub ran: bool,
+    /// Lanes that were due and looked at.
+    pub lanes: u64,
+    /// Others are due, too: call again.
+    pub more: bool,
+    pub drained: u64,
+    pub after_terminal: u64,
+    pub notes: Vec<Note>,
+    /// The partition is degraded now.
+    pub degraded: bool,
+}
+
+/// One gap of one lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GapId {
+    pub entity: Entity,
+    pub epoch: Epoch,
+    pub next: Sequence,
+}
+
+/// Where [`Store::repair`] goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepairCursor {
+    place: usize,
+    at: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Repaired {
+    pub findings: Vec<Repair>,
+    /// Where to go on; `None` once everything was looked at.
+    pub next: Option<RepairCursor>,
+}
+
+/// Something that should not have been there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repair {
+    pub kind: RepairKind,
+    pub entity: String,
+    /// The lane's state, or the parked event's name.
+    pub what: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RepairKind {
+    /// A lane waits, but no deadline was listed. Listed.
+    UnlistedGap,
+    /// A deadline was listed for a lane that does not wait. Removed.
+    IdleGap,
+    /// A deadline was listed for no lane at all. Removed.
+    GapWithoutLane,
+    /// A lane would never have been retired or reported. Filed.
+    UnfiledLane,
+    /// A parked event that was released already. Removed.
+    ParkedTwice,
+    /// A parked event that its lane did not know of. It does now.
+    ParkedUnknownToLane,
+    /// A parked event without a lane. Left alone: a person must look.
+    ParkedWithoutLane,
+    /// A parked event of another epoch, or of a lane that parks nothing. Left alone.
+    ParkedAstray,
+}
+
+impl RepairKind {
+    pub const ALL: [RepairKind; 8] = [
+        RepairKind::UnlistedGap,
+        RepairKind::IdleGap,
+        RepairKind::GapWithoutLane,
+        RepairKind::UnfiledLane,
+        RepairKind::ParkedTwice,
+        RepairKind::ParkedUnknownToLane,
+        RepairKind::ParkedWithoutLane,
+        RepairKind::ParkedAstray,
+    ];
+
+    /// The word for it in metrics, reports and the script's reply.
+    pub fn name(self) -> &'static str {
+        match self {
+            RepairKind::UnlistedGap => "unlisted_gap",
+            RepairKind::IdleGap => "idle_gap",
+            RepairKind::GapWithoutLane => "gap_without_lane",
+            RepairKind::UnfiledLane => "unfiled_lane",
+            RepairKind::ParkedTwice => "parked_twice",
+            RepairKind::ParkedUnknownToLane => "parked_unknown_to_lane",
+            RepairKind::ParkedWithoutLane => "parked_without_lane",
+            RepairKind::ParkedAstray => "parked_astray",
+        }
+    }
+
+    pub fn is_mended(self) -> bool {
+        !matches!(self, RepairKind::ParkedWithoutLane | RepairKind::ParkedAstray)
+    }
+}
+
+/// A sign of life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beat {
+    /// Unique to the process.
+    pub sidecar: String,
+    /// What it says about itself, as JSON.
+    pub about: String,
+    /// After so long without a beat a sidecar is no longer shown.
+    pub forget_after_ms: u64,
+}
+
+/// A sidecar that was heard of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SidecarSeen {
+    pub sidecar: String,
+    pub about: String,
+    /// How long ago, by the store's clock.
+    pub silent_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +324,12 @@ pub struct Measure {
     /// Parked events.
     pub parked: u64,
     pub parked_bytes: u64,
+    /// Lanes for which time has something to do: gaps, mostly.
+    pub gaps: u64,
+    /// Announced entities that have not begun, as far as is known.
+    pub announced: u64,
+    /// The partition promises no order at present.
+    pub degraded: bool,
     /// Entries once appended to `events` and trimmed since.
     pub trimmed: u64,
 }

@@ -21,6 +21,19 @@ impl order::Payload for Payload {
         (self.kind.len() + self.attrs.len() + self.data.len()) as u64
     }
 
+    fn kind(&self) -> &str {
+        &self.kind
+    }
+
+    /// The attributes say after which stage it came; nothing if it was the first.
+    fn marked_illegal(mut self, stage: Option<&str>) -> Self {
+        let mark = format!(r#""illegal":"{}"}}"#, stage.unwrap_or_default());
+        let attrs = self.attrs.strip_suffix('}').expect("attributes are a JSON object");
+        let comma = if attrs == "{" { "" } else { "," };
+        self.attrs = format!("{attrs}{comma}{mark}").into();
+        self
+    }
+
     /// Attributes do not count: a producer that retries may well send a new
     /// `traceparent` or `time` with the same event.
     fn same_as(&self, other: &Self) -> bool {

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use crate::order::{LatePlace, Ordering, Policy, Sequence};
+use crate::order::{LatePlace, Ordering, Overflow, Policy, Sequence};
 
 /// The version of keys, layout and scripts. A store written by another one is not
 /// touched.
-pub const WIRE_VERSION: u32 = 1;
+pub const WIRE_VERSION: u32 = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicSpec {
@@ -104,18 +104,66 @@ impl TopicRecord {
 
 /// The policy as the scripts read it: words separated by colons.
 pub fn policy_text(policy: &Policy) -> String {
-    let Policy { first, ordering, late, parked_max, parked_bytes_max, .. } = policy;
-    let ordering = match ordering {
+    let ordering = match policy.ordering {
         Ordering::Enforce => "enforce",
+        Ordering::Shadow => "shadow",
         Ordering::Off => "off",
     };
-    let late = match late {
+    let late = match policy.late {
         LatePlace::Aside => "aside",
         LatePlace::Inline => "inline",
     };
-    let (partition_max, partition_bytes) = (policy.partition_parked_max, policy.partition_parked_bytes_max);
-    let (ahead, append) = (policy.ahead_max, policy.append_max);
-    format!(
-        "{first}:{ordering}:{late}:{parked_max}:{parked_bytes_max}:{partition_max}:{partition_bytes}:{ahead}:{append}"
-    )
+    let overflow = match policy.overflow {
+        Overflow::Skip => "skip",
+        Overflow::Refuse => "refuse",
+    };
+    let (breaker, retirement) = (&policy.breaker, &policy.retirement);
+    let numbers = [
+        policy.parked_max,
+        policy.parked_bytes_max,
+        policy.partition_parked_max,
+        policy.partition_parked_bytes_max,
+        policy.ahead_max,
+        policy.append_max,
+        policy.rollout.percent,
+        policy.gap_wait_live,
+        policy.parked_age_max,
+        policy.terminal_wait,
+        breaker.skips,
+        breaker.window,
+        breaker.hold,
+        retirement.stuck_after,
+        retirement.retire_after,
+        retirement.idle_retire_after,
+        retirement.remember_for,
+        policy.announced_max,
+    ];
+    let mut text = format!("{}:{ordering}:{late}:{overflow}", policy.first);
+    numbers.iter().for_each(|number| text.push_str(&format!(":{number}")));
+    let waits: Vec<String> = policy.gap_waits.iter().map(ToString::to_string).collect();
+    text + ":" + &waits.join(",")
+}
+
+/// The policy's lists as JSON, or nothing if all are empty.
+pub fn lists_text(policy: &Policy) -> String {
+    let Policy { rollout, terminal_types, lifecycle, .. } = policy;
+    if rollout.allow.is_empty() && rollout.deny.is_empty() && terminal_types.is_empty() && lifecycle.is_none() {
+        return String::new();
+    }
+    let lifecycle = lifecycle.as_ref().map(|lifecycle| {
+        serde_json::json!({
+            "initial": lifecycle.initial,
+            "transitions": lifecycle.transitions,
+            "known": lifecycle.types(),
+        })
+    });
+    let mut lists = serde_json::json!({
+        "allow": rollout.allow,
+        "deny": rollout.deny,
+        "terminal": terminal_types,
+    });
+    if let Some(lifecycle) = lifecycle {
+        lists["lifecycle"] = lifecycle;
+    }
+    lists.to_string()
 }

@@ -7,19 +7,21 @@ use ::redis::Cmd;
 
 use super::script::ADMIT;
 use crate::{
-    order::{Ordering, Policy, Position},
+    order::{Mode, Policy, Position},
     store::{Batch, LaneOffers, keys::PartitionKeys},
 };
 
 /// No lane's state: sends a batch down the slow path.
 const UNPREDICTABLE: &str = "!";
 
-pub fn admit(keys: &PartitionKeys, header: &str, batch: &Batch, policy: &Policy) -> Cmd {
+pub fn admit(keys: &PartitionKeys, header: &str, channel: &str, batch: &Batch, policy: &Policy) -> Cmd {
     let offers = batch.offers();
     let lanes = batch.lanes().count();
-    let bytes = offers.iter().map(|offer| offer.size()).sum::<usize>() + lanes * 64;
-    let mut call = ADMIT.call(&keys.all(), 3 + 4 * lanes + 7 * offers.len(), bytes);
-    call.arg(header).arg(lanes).arg(offers.len());
+    let begins = |lane: &LaneOffers<'_>| lane[0].event.position == Position::Given(policy.first);
+    let firsts = batch.lanes().filter(begins).count();
+    let bytes = offers.iter().map(|offer| offer.size()).sum::<usize>() + (lanes + firsts) * 64;
+    let mut call = ADMIT.call(&keys.of_rules(), 5 + 4 * lanes + 2 * firsts + 7 * offers.len(), bytes);
+    call.arg(header).arg(channel).arg(lanes).arg(offers.len()).arg(firsts);
 
     // The fast path does not count what it appends, so it must not exceed the bound.
     let fits = offers.len() as u64 <= policy.append_max;
@@ -32,8 +34,11 @@ pub fn admit(keys: &PartitionKeys, header: &str, batch: &Batch, policy: &Policy)
         call.arg(states.as_str());
     }
     for lane in batch.lanes() {
-        write_after(&mut states, lane);
+        write_after(&mut states, lane, policy);
         call.arg(lane[0].entity.as_str()).arg(states.as_str());
+    }
+    for lane in batch.lanes().filter(begins) {
+        call.arg(lane[0].entity.as_str()).arg("");
     }
     for offer in offers {
         let event = &offer.event;
@@ -58,7 +63,12 @@ fn write_before(state: &mut String, lane: LaneOffers<'_>, policy: &Policy, fits:
     state.clear();
     match lane[0].event.position {
         Position::Given(first) if fits && is_predictable(lane, policy) => {
-            if first != policy.first {
+            if first == policy.first {
+                // A lane that is born in another mode is not for the fast path.
+                if policy.mode_of(&lane[0].entity) != Mode::Enforce {
+                    state.push_str(UNPREDICTABLE);
+                }
+            } else {
                 write!(state, "{}:{first}", lane[0].event.epoch).expect("a string takes it");
             }
         }
@@ -68,24 +78,24 @@ fn write_before(state: &mut String, lane: LaneOffers<'_>, policy: &Policy, fits:
 
 /// The state that the lane's last event leaves behind. Used only if the one before
 /// was as predicted.
-fn write_after(state: &mut String, lane: LaneOffers<'_>) {
+fn write_after(state: &mut String, lane: LaneOffers<'_>, policy: &Policy) {
     state.clear();
     let last = &lane[lane.len() - 1].event;
     if let Position::Given(sequence) = last.position {
-        let closed = if last.terminal { "c" } else { "" };
+        let closed = if policy.is_terminal(last) { "c" } else { "" };
         write!(state, "{}:{}{closed}", last.epoch, sequence.after()).expect("a string takes it");
     }
 }
 
 /// One epoch, contiguous, at most the last one terminal.
 fn is_predictable(lane: LaneOffers<'_>, policy: &Policy) -> bool {
-    policy.ordering == Ordering::Enforce
+    policy.lifecycle.is_none()
         && lane.windows(2).all(|pair| {
             let (one, other) = (&pair[0].event, &pair[1].event);
             let follows = match (one.position, other.position) {
                 (Position::Given(one), Position::Given(other)) => one.after() == other,
                 (Position::Given(_) | Position::Assigned { .. }, _) => false,
             };
-            follows && one.epoch == other.epoch && !one.terminal
+            follows && one.epoch == other.epoch && !policy.is_terminal(one)
         })
 }

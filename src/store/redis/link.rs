@@ -18,6 +18,7 @@ use ::redis::{
     aio::{ConnectionLike, MultiplexedConnection},
     io::tcp::TcpSettings,
 };
+use futures_util::{StreamExt, stream::BoxStream};
 use tokio::sync::Mutex;
 
 use super::script::Script;
@@ -36,6 +37,7 @@ pub struct Link {
     config: AsyncConnectionConfig,
     address: String,
     current: Mutex<Current>,
+    connect_timeout: Duration,
     /// Attempts to connect that ended, well or not.
     attempts: AtomicU64,
 }
@@ -63,6 +65,7 @@ impl Link {
             config,
             address,
             current: Mutex::new(Current::Disconnected(String::new())),
+            connect_timeout: settings.connect_timeout,
             attempts: AtomicU64::new(0),
         })
     }
@@ -83,6 +86,18 @@ impl Link {
 
     pub async fn send(&self, command: &Cmd) -> Result<Value, StoreError> {
         self.exchange(command).await.map_err(classify)
+    }
+
+    /// Messages of all channels that match, on a connection of their own.
+    pub async fn subscribe(&self, pattern: &str) -> Result<BoxStream<'static, Vec<u8>>, StoreError> {
+        let failed = |error: RedisError| StoreError::NotExecuted(format!("cannot listen: {error}"));
+        let connected = tokio::time::timeout(self.connect_timeout, self.client.get_async_pubsub()).await;
+        let mut connection = connected
+            .map_err(|_| StoreError::NotExecuted("cannot listen: no answer in time".to_owned()))?
+            .map_err(failed)?;
+        connection.psubscribe(pattern).await.map_err(failed)?;
+        let payload = |message: ::redis::Msg| message.get_payload_bytes().to_vec();
+        Ok(connection.into_on_message().map(payload).boxed())
     }
 
     async fn exchange(&self, command: &Cmd) -> Result<Value, RedisError> {

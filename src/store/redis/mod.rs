@@ -7,18 +7,27 @@
 //! No call is repeated here except where it certainly did not run: the script was
 //! unknown to the server, or the partition was not there (a flushed or replaced
 //! store), in which case the topic is opened anew first.
+//!
+//! **The policy in force is the one in `meta`.** Opening a topic offers ours; what others
+//! offer later replaces it. Our predictions are made under our own policy, so the header
+//! that a fast call expects names the version under which ours was in force. When a reply
+//! shows another version we look once whether it says the same as ours; if not, calls
+//! take the slow path, where the policy in `meta` decides, until ours is offered again.
 
 mod encode;
+mod fleet;
 mod link;
+mod look;
+mod port;
 mod reply;
 mod report;
+mod rules;
 mod script;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use ::redis::{Cmd, Value, cmd};
+use ::redis::{Cmd, Value};
 use dashmap::DashMap;
-use futures_util::{FutureExt, future::BoxFuture};
 use tracing::warn;
 
 use self::{
@@ -27,12 +36,11 @@ use self::{
 };
 pub use self::{link::RedisSettings, report::ServerReport};
 use super::{
-    Admitted, Batch, Entry, Measure, OpenError, PartitionId, Store, StoreError, StoreKind, StreamId,
-    TopicRecord, TopicSpec,
-    keys::{PartitionKeys, TOPIC_PATTERN, topic_key, topic_of_key},
-    topic::{WIRE_VERSION, policy_text},
+    Admitted, Batch, OpenError, PartitionId, StoreError, TopicRecord, TopicSpec,
+    keys::{PartitionKeys, probe_channel, topic_key},
+    topic::{WIRE_VERSION, lists_text, policy_text},
 };
-use crate::order::{Entity, LaneState, Place};
+use crate::order::{Entity, LaneState};
 
 pub struct RedisStore {
     link: Link,
@@ -45,10 +53,20 @@ pub struct RedisStore {
 struct Opened {
     topic: Arc<TopicSpec>,
     keys: PartitionKeys,
-    /// What meta says while our policy is in force and nothing is draining. Never
-    /// learnt from replies: under anybody else's policy a prediction may be wrong, so
-    /// calls then take the slow path until this process is restarted.
+    channel: String,
+    /// What meta says while our policy is in force and all is well.
     header: String,
+    /// The last header seen under which another policy was in force.
+    foreign: Mutex<String>,
+}
+
+/// What a caller wants with its policy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Want {
+    /// Put it in force.
+    Offer,
+    /// Only know whether it is.
+    Look,
 }
 
 impl RedisStore {
@@ -75,6 +93,17 @@ impl RedisStore {
         }
     }
 
+    async fn open_topic(&self, topic: &TopicSpec) -> Result<(), OpenError> {
+        self.open_record(topic).await?;
+        let shared = Arc::new(topic.clone());
+        for index in 0..topic.partitions {
+            let id = PartitionId { topic: topic.name.as_str().into(), index };
+            let opened = self.open_partition(&shared, &id, Want::Offer).await;
+            opened.map_err(|source| OpenError::Store { topic: topic.name.clone(), source })?;
+        }
+        Ok(())
+    }
+
     /// Creates the topic's record, or checks that it is the same topic.
     async fn open_record(&self, topic: &TopicSpec) -> Result<(), OpenError> {
         let store_error = |source| OpenError::Store { topic: topic.name.clone(), source };
@@ -94,19 +123,25 @@ impl RedisStore {
         }
     }
 
+    /// Opens a partition; true if our policy is in force there.
     async fn open_partition(
         &self,
         topic: &Arc<TopicSpec>,
         id: &PartitionId,
-    ) -> Result<Arc<Opened>, StoreError> {
-        let keys = PartitionKeys::new(id);
-        let mut call = OPEN_PARTITION.call(&keys.all(), 3, 0);
-        call.arg(WIRE_VERSION).arg(policy_text(&topic.policy)).arg(format!("{:016x}", self.generation));
-        let reply = self.link.run(&OPEN_PARTITION, call).await?;
-        let header = reply::header(reply)?;
-        let opened = Arc::new(Opened { topic: topic.clone(), keys, header });
-        self.partitions.insert(id.clone(), opened.clone());
-        Ok(opened)
+        want: Want,
+    ) -> Result<(Arc<Opened>, bool), StoreError> {
+        let (keys, channel) = (PartitionKeys::new(id), probe_channel(id));
+        let mut call = OPEN_PARTITION.call(&keys.all(), 6, 0);
+        call.arg(WIRE_VERSION).arg(policy_text(&topic.policy)).arg(lists_text(&topic.policy));
+        call.arg(format!("{:016x}", self.generation));
+        call.arg(if want == Want::Offer { "offer" } else { "look" }).arg(&channel);
+        let (header, is_ours) = reply::opened(self.link.run(&OPEN_PARTITION, call).await?)?;
+        let opened = Opened { topic: topic.clone(), keys, channel, header, foreign: Mutex::default() };
+        let opened = Arc::new(opened);
+        if is_ours {
+            self.partitions.insert(id.clone(), opened.clone());
+        }
+        Ok((opened, is_ours))
     }
 
     /// After the store lost the partition, or somebody made it anew: the same topic
@@ -116,16 +151,34 @@ impl RedisStore {
             OpenError::Store { source, .. } => source,
             OpenError::Mismatch { .. } => StoreError::Broken(error.to_string()),
         })?;
-        self.open_partition(topic, id).await
+        Ok(self.open_partition(topic, id, Want::Offer).await?.0)
     }
 
     async fn admit_batch(&self, partition: &PartitionId, batch: &Batch) -> Result<Admitted, StoreError> {
+        let encode = |opened: &Opened| {
+            encode::admit(&opened.keys, &opened.header, &opened.channel, batch, &opened.topic.policy)
+        };
+        let (opened, value) = self.run_opened(partition, &ADMIT, encode).await?;
+        let (admitted, header) = reply::admitted(value, batch)?;
+        if let Some(header) = header {
+            self.note_header(partition, &opened, header).await;
+        }
+        Ok(admitted)
+    }
+
+    /// Calls a script on an open partition, once more if the partition had to be opened
+    /// anew first.
+    async fn run_opened(
+        &self,
+        partition: &PartitionId,
+        script: &script::Script,
+        encode: impl Fn(&Opened) -> Cmd,
+    ) -> Result<(Arc<Opened>, Value), StoreError> {
         let mut opened = self.opened(partition)?;
         let mut reopened = false;
         loop {
-            let call = encode::admit(&opened.keys, &opened.header, batch, &opened.topic.policy);
-            match self.link.run(&ADMIT, call).await {
-                Ok(value) => return reply::admitted(value, batch),
+            match self.link.run(script, encode(&opened)).await {
+                Ok(value) => return Ok((opened, value)),
                 Err(StoreError::NotExecuted(reason)) if reason.starts_with("UNINITIALISED") && !reopened => {
                     warn!(%partition, reason, "opening this partition anew");
                     opened = self.reopen(&opened.topic, partition).await?;
@@ -136,184 +189,47 @@ impl RedisStore {
         }
     }
 
+    /// Another version of the policy came into force: is it ours all the same?
+    async fn note_header(&self, partition: &PartitionId, opened: &Opened, header: String) {
+        let is_known = {
+            let mut foreign = opened.foreign.lock().expect("nobody panics holding it");
+            let is_known = header == opened.header || *foreign == header;
+            if !is_known {
+                foreign.clone_from(&header);
+            }
+            is_known
+        };
+        if is_known {
+            return;
+        }
+        if let Ok((_, false)) = self.open_partition(&opened.topic, partition, Want::Look).await {
+            warn!(
+                %partition,
+                header,
+                "another sidecar put a policy in force that is not in this one's configuration; events are \
+                 decided by that policy"
+            );
+        }
+    }
+
+    async fn resume_entity(
+        &self,
+        partition: &PartitionId,
+        entity: &Entity,
+    ) -> Result<Option<LaneState>, StoreError> {
+        let keys = self.keys(partition);
+        reply::lane_state(self.run_resume(&keys, entity.as_str()).await?)
+    }
+
+    async fn run_resume(&self, keys: &PartitionKeys, entity: &str) -> Result<Value, StoreError> {
+        let mut of_script: Vec<&str> = vec![&keys.lanes, &keys.meta];
+        of_script.extend(keys.tombs.iter().map(String::as_str));
+        let mut call = RESUME.call(&of_script, 1, 0);
+        call.arg(entity);
+        self.link.run(&RESUME, call).await
+    }
+
     async fn query(&self, command: Cmd) -> Result<Value, StoreError> {
         self.link.send(&command).await
-    }
-
-    async fn unlink_partitions(&self, topic: &str, partitions: u32) -> Result<(), StoreError> {
-        for index in 0..partitions {
-            let partition = PartitionId { topic: topic.into(), index };
-            let mut unlink = cmd("UNLINK");
-            unlink.arg(&PartitionKeys::new(&partition).all());
-            self.query(unlink).await?;
-        }
-        Ok(())
-    }
-
-    async fn count(&self, command: &str, key: &str) -> Result<u64, StoreError> {
-        let mut query = cmd(command);
-        query.arg(key);
-        reply::number(self.query(query).await?)
-    }
-}
-
-impl Store for RedisStore {
-    fn describe(&self) -> String {
-        format!("Redis at {}", self.link.address())
-    }
-
-    fn kind(&self) -> StoreKind {
-        StoreKind::Redis
-    }
-
-    fn open<'a>(&'a self, topic: &'a TopicSpec) -> BoxFuture<'a, Result<(), OpenError>> {
-        async move {
-            self.open_record(topic).await?;
-            let shared = Arc::new(topic.clone());
-            for index in 0..topic.partitions {
-                let id = PartitionId { topic: topic.name.as_str().into(), index };
-                let opened = self.open_partition(&shared, &id).await;
-                opened.map_err(|source| OpenError::Store { topic: topic.name.clone(), source })?;
-            }
-            Ok(())
-        }
-        .boxed()
-    }
-
-    fn admit<'a>(
-        &'a self,
-        partition: &'a PartitionId,
-        batch: &'a Batch,
-    ) -> BoxFuture<'a, Result<Admitted, StoreError>> {
-        self.admit_batch(partition, batch).boxed()
-    }
-
-    fn resume<'a>(
-        &'a self,
-        partition: &'a PartitionId,
-        entity: &'a Entity,
-    ) -> BoxFuture<'a, Result<Option<LaneState>, StoreError>> {
-        async move {
-            let keys = self.keys(partition);
-            let mut call = RESUME.call(&[&keys.lanes, &keys.meta], 1, 0);
-            call.arg(entity.as_str());
-            reply::lane_state(self.link.run(&RESUME, call).await?)
-        }
-        .boxed()
-    }
-
-    fn read<'a>(
-        &'a self,
-        partition: &'a PartitionId,
-        place: Place,
-        after: StreamId,
-        count: usize,
-    ) -> BoxFuture<'a, Result<Vec<Entry>, StoreError>> {
-        async move {
-            let keys = self.keys(partition);
-            let key = match place {
-                Place::Events => &keys.events,
-                Place::Late => &keys.late,
-            };
-            let mut query = cmd("XRANGE");
-            query.arg(key).arg(format!("({after}")).arg("+").arg("COUNT").arg(count);
-            reply::entries(self.query(query).await?)
-        }
-        .boxed()
-    }
-
-    fn topics(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
-        async move {
-            let mut names = Vec::new();
-            let mut cursor = 0;
-            loop {
-                let mut query = cmd("SCAN");
-                query.arg(cursor).arg("MATCH").arg(TOPIC_PATTERN).arg("COUNT").arg(1000);
-                let (next, keys) = reply::scan(self.query(query).await?)?;
-                names.extend(keys.iter().filter_map(|key| topic_of_key(key)).map(str::to_owned));
-                cursor = next;
-                if cursor == 0 {
-                    break;
-                }
-            }
-            names.sort();
-            names.dedup();
-            Ok(names)
-        }
-        .boxed()
-    }
-
-    fn record<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<Option<TopicRecord>, StoreError>> {
-        async move {
-            let mut query = cmd("HGETALL");
-            query.arg(topic_key(topic));
-            let fields = reply::pairs(self.query(query).await?)?;
-            if fields.is_empty() {
-                return Ok(None);
-            }
-            let record = TopicRecord::from_fields(&fields);
-            let broken =
-                || StoreError::Broken(format!("topic {topic}: its record cannot be read: {fields:?}"));
-            record.map(Some).ok_or_else(broken)
-        }
-        .boxed()
-    }
-
-    fn measure<'a>(&'a self, partition: &'a PartitionId) -> BoxFuture<'a, Result<Measure, StoreError>> {
-        async move {
-            let keys = self.keys(partition);
-            let mut query = cmd("HGET");
-            query.arg(&keys.meta).arg("parked_bytes");
-            let parked_bytes = reply::number(self.query(query).await?)?;
-            let mut info = cmd("XINFO");
-            info.arg("STREAM").arg(&keys.events);
-            let (entries, added) = match self.query(info).await {
-                // A deletion was interrupted; to be repeated it must not fail here.
-                Err(StoreError::Broken(reason)) if reason.contains("no such key") => (0, 0),
-                reply => reply::stream_info(reply?)?,
-            };
-            Ok(Measure {
-                entries,
-                late: self.count("XLEN", &keys.late).await?,
-                // Both hashes hold a sentinel.
-                lanes: self.count("HLEN", &keys.lanes).await?.saturating_sub(1),
-                parked: self.count("HLEN", &keys.parked).await?.saturating_sub(1),
-                parked_bytes,
-                trimmed: added.saturating_sub(entries),
-            })
-        }
-        .boxed()
-    }
-
-    fn delete_topic<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        async move {
-            let Some(record) = self.record(topic).await? else { return Ok(()) };
-            // The record in the middle: before it, so that an interrupted deletion can be
-            // repeated; after it, because a sidecar that is still running may have made
-            // a partition anew meanwhile.
-            self.unlink_partitions(topic, record.partitions).await?;
-            let mut unlink = cmd("UNLINK");
-            unlink.arg(topic_key(topic));
-            self.query(unlink).await?;
-            self.unlink_partitions(topic, record.partitions).await
-        }
-        .boxed()
-    }
-
-    fn ping(&self) -> BoxFuture<'_, Result<(), StoreError>> {
-        async move {
-            // A store that answers but takes no writes is of no use: so it is asked to
-            // write. Resuming nobody does.
-            let keys = self.partitions.iter().next().map(|opened| opened.keys.clone());
-            match keys {
-                Some(keys) => {
-                    let mut call = RESUME.call(&[&keys.lanes, &keys.meta], 1, 0);
-                    call.arg("");
-                    self.link.run(&RESUME, call).await.map(drop)
-                }
-                None => self.query(cmd("PING")).await.map(drop),
-            }
-        }
-        .boxed()
     }
 }

@@ -5,8 +5,14 @@ use ::redis::Value;
 use bytes::Bytes;
 
 use crate::{
-    order::{Epoch, LaneState, Position, Refusal, Sequence, Verdict},
-    store::{Admitted, Batch, Decision, Entry, Path, RecordError, StoreError, StreamId},
+    order::{
+        Announcement, Entity, Epoch, Finding, LaneState, Note, Position, Probe, Range, Refusal, Sequence,
+        SkipReason, Swept, Verdict,
+    },
+    store::{
+        Admitted, Batch, Decision, Elapsed, Entry, Path, RecordError, Repair, RepairKind, SidecarSeen,
+        StoreError, StreamId,
+    },
 };
 
 fn unexpected(what: &str, value: &impl std::fmt::Debug) -> StoreError {
@@ -59,12 +65,20 @@ pub fn pairs(value: Value) -> Result<Vec<(String, String)>, StoreError> {
     }
 }
 
-/// The first element of `open_partition`'s reply, as a healthy partition has it: while
-/// a lane is draining the real one ends in `d`, and no batch may take it for healthy.
-pub fn header(value: Value) -> Result<String, StoreError> {
-    let first = array(value)?.into_iter().next();
-    let header = first.map_or_else(|| Err(unexpected("a header", &())), text)?;
-    Ok(header.strip_suffix('d').map(|rest| format!("{rest}-")).unwrap_or(header))
+/// The reply of `open_partition`: the header as a healthy partition has it, and whether
+/// the caller's policy is in force.
+pub fn opened(value: Value) -> Result<(String, bool), StoreError> {
+    let mut values = array(value)?.into_iter();
+    let (Some(header), Some(is_ours)) = (values.next(), values.next()) else {
+        return Err(unexpected("a header and a number", &()));
+    };
+    Ok((healthy(&text(header)?), number(is_ours)? == 1))
+}
+
+/// The header without what is unusual at the moment: no batch may take that for healthy.
+fn healthy(header: &str) -> String {
+    let fixed = header.rfind('|').map_or(header, |at| &header[..at]);
+    format!("{fixed}|-")
 }
 
 pub fn lane_state(value: Value) -> Result<Option<LaneState>, StoreError> {
@@ -118,15 +132,17 @@ fn entry(value: Value) -> Result<Entry, StoreError> {
     Entry::from_fields(id, fields).map_err(broken)
 }
 
-/// The reply of `admit`.
-pub fn admitted(value: Value, batch: &Batch) -> Result<Admitted, StoreError> {
+/// The reply of `admit`, and the header that was in force if the call was slow.
+pub fn admitted(value: Value, batch: &Batch) -> Result<(Admitted, Option<String>), StoreError> {
     let mut values = array(value)?.into_iter();
     let path = values.next().map(text).transpose()?;
-    let (path, more, drained, after_terminal) = match path.as_deref() {
-        Some("fast") => (Path::Fast, 0, 0, 0),
+    let mut header = None;
+    let (path, more, drained, after_terminal, notes) = match path.as_deref() {
+        Some("fast") => (Path::Fast, 0, 0, 0, Vec::new()),
         Some("slow") => {
-            let mut next = || number(values.next().unwrap_or(Value::Okay));
-            (Path::Slow, next()?, next()?, next()?)
+            let mut next = || values.next().unwrap_or(Value::Okay);
+            header = Some(healthy(&text(next())?));
+            (Path::Slow, number(next())?, number(next())?, number(next())?, notes(next())?)
         }
         other => return Err(unexpected("fast or slow", &other)),
     };
@@ -145,7 +161,131 @@ pub fn admitted(value: Value, batch: &Batch) -> Result<Admitted, StoreError> {
             (Path::Fast | Path::Slow, _) => decision(&word).ok_or_else(|| unexpected("a verdict", &word))?,
         });
     }
-    Ok(Admitted { decisions, path, more: more != 0, drained, after_terminal })
+    Ok((Admitted { decisions, path, more: more != 0, drained, after_terminal, notes }, header))
+}
+
+/// The reply of `elapse`.
+pub fn elapsed(value: Value) -> Result<Elapsed, StoreError> {
+    let mut values = array(value)?.into_iter();
+    let mut next = || values.next().unwrap_or(Value::Okay);
+    Ok(Elapsed {
+        ran: number(next())? == 1,
+        lanes: number(next())?,
+        more: number(next())? == 1,
+        drained: number(next())?,
+        after_terminal: number(next())?,
+        notes: notes(next())?,
+        degraded: number(next())? == 1,
+    })
+}
+
+/// Notes are words: a letter, then what belongs to it.
+fn notes(value: Value) -> Result<Vec<Note>, StoreError> {
+    let words = text(value)?;
+    let read = |word: &str| note(word).ok_or_else(|| unexpected("a note", &word));
+    words.split_whitespace().map(read).collect()
+}
+
+fn note(word: &str) -> Option<Note> {
+    let (letter, rest) = word.split_at_checked(1)?;
+    Some(match letter {
+        "f" => Note::Filled(rest.parse().ok()?),
+        "x" => Note::Skipped(SkipReason::ALL.into_iter().find(|reason| reason.name() == rest)?),
+        "p" => Note::Probed,
+        "i" => Note::Illegal,
+        "d" => Note::Distance(rest.parse().ok()?),
+        "w" => Note::WouldWait(rest.parse().ok()?),
+        "k" => Note::WouldSkip,
+        "l" => Note::WouldBeLate,
+        _ => return None,
+    })
+}
+
+/// What is published about gaps: entity, epoch, first and last missing, is it the last
+/// probe, for each. Anything else was published by somebody else.
+pub fn probes(payload: &[u8]) -> Option<Vec<Probe>> {
+    let words: Vec<String> = serde_json::from_slice(payload).ok()?;
+    let number = |digits: &str| digits.parse::<u64>().ok();
+    let sequence = |digits: &str| Sequence::new(number(digits)?).ok();
+    let probe = |words: &[String]| {
+        let [entity, epoch, first, last, is_last] = words else { return None };
+        Some(Probe {
+            entity: Entity::new(entity).ok()?,
+            epoch: Epoch::new(number(epoch)?).ok()?,
+            missing: Range { first: sequence(first)?, last: sequence(last)? },
+            is_last: is_last == "1",
+        })
+    };
+    words.chunks(5).map(probe).collect()
+}
+
+pub fn announcement(value: Value) -> Result<Announcement, StoreError> {
+    match text(value)?.as_str() {
+        "noted" => Ok(Announcement::Noted),
+        "begun" => Ok(Announcement::Begun),
+        "full" => Ok(Announcement::Full),
+        other => Err(unexpected("noted, begun or full", &other)),
+    }
+}
+
+/// The reply of `sweep`.
+pub fn swept(value: Value) -> Result<Swept, StoreError> {
+    let mut values = array(value)?.into_iter();
+    let mut next = || number(values.next().unwrap_or(Value::Okay));
+    let (retired, forgotten, more) = (next()?, next()?, next()? == 1);
+    let words = values.map(text).collect::<Result<Vec<_>, _>>()?;
+    let finding = |words: &[String]| {
+        let [kind, entity, time, state] = words else { return None };
+        let (entity, time) = (Entity::new(entity).ok()?, time.parse().ok()?);
+        match kind.as_str() {
+            "stuck" => Some(Finding::Stuck { entity, state: state.parse().ok()?, since: time }),
+            "missing" => Some(Finding::Missing { entity, due: time }),
+            _ => None,
+        }
+    };
+    let findings = words.chunks(4).map(|words| finding(words).ok_or_else(|| unexpected("a finding", &words)));
+    Ok(Swept { findings: findings.collect::<Result<_, _>>()?, retired, forgotten, more })
+}
+
+/// The reply of `repair`: where to go on, and what was found.
+pub fn repaired(value: Value) -> Result<(u64, Vec<Repair>), StoreError> {
+    let mut values = array(value)?.into_iter();
+    let at = number(values.next().unwrap_or(Value::Okay))?;
+    let words = values.map(lossy).collect::<Result<Vec<_>, _>>()?;
+    let repair = |words: &[String]| {
+        let [kind, entity, what] = words else { return None };
+        let kind = RepairKind::ALL.into_iter().find(|known| known.name() == kind)?;
+        Some(Repair { kind, entity: entity.clone(), what: what.clone() })
+    };
+    let repairs = words.chunks(3).map(|words| repair(words).ok_or_else(|| unexpected("a repair", &words)));
+    Ok((at, repairs.collect::<Result<_, _>>()?))
+}
+
+/// What is out of place may be anything.
+fn lossy(value: Value) -> Result<String, StoreError> {
+    Ok(String::from_utf8_lossy(&bytes(value)?).into_owned())
+}
+
+/// The reply of `beat`.
+pub fn sidecars(value: Value) -> Result<Vec<SidecarSeen>, StoreError> {
+    let words = array(value)?.into_iter().map(text).collect::<Result<Vec<_>, _>>()?;
+    let seen = |words: &[String]| {
+        let [sidecar, about, silent] = words else { return None };
+        let silent_ms = silent.parse().ok()?;
+        Some(SidecarSeen { sidecar: sidecar.clone(), about: about.clone(), silent_ms })
+    };
+    words.chunks(3).map(|words| seen(words).ok_or_else(|| unexpected("a sidecar", &words))).collect()
+}
+
+/// Parked bytes, and whether the partition is degraded; nothing at all counts as 0.
+pub fn bytes_and_mode(value: Value) -> Result<(u64, bool), StoreError> {
+    let mut values = array(value)?.into_iter();
+    let parked_bytes = number(values.next().unwrap_or(Value::Nil))?;
+    let mode = match values.next() {
+        None | Some(Value::Nil) => String::new(),
+        Some(mode) => text(mode)?,
+    };
+    Ok((parked_bytes, !(mode.is_empty() || mode.starts_with("ordered"))))
 }
 
 /// One verdict of the slow path: a letter, then what belongs to it.
@@ -164,6 +304,7 @@ fn decision(word: &str) -> Option<Decision> {
         "K" => Verdict::Parked { depth: rest.parse().ok()? },
         "D" => Verdict::Duplicate { sequence: sequence(rest)? },
         "C" => Verdict::Conflict,
+        "T" => Verdict::Retired { epoch: Epoch::new(rest.parse().ok()?).ok()? },
         "S" => Verdict::Stale { epoch: Epoch::new(rest.parse().ok()?).ok()? },
         "F" => Verdict::Refused(Refusal::ALL.into_iter().find(|refusal| refusal.name() == rest)?),
         "A" => Verdict::Again,

@@ -21,11 +21,38 @@ macro_rules! script {
     };
 }
 
-/// Three files, so that the fast path returns before the rest is even defined.
-pub static ADMIT: Script = script!("admit_fast.lua", "lane.lua", "admit.lua");
+/// Most scripts run the rules: the same files, then what is theirs.
+macro_rules! rules {
+    ($($file:literal),+) => {
+        script!("enter.lua", "lane.lua", "begin.lua", "release.lua", "wait.lua", "pass.lua", $($file),+)
+    };
+}
+
+/// The fast path comes first, and returns before the rest is even defined.
+pub static ADMIT: Script = script!(
+    "enter.lua",
+    "admit_fast.lua",
+    "lane.lua",
+    "begin.lua",
+    "release.lua",
+    "wait.lua",
+    "pass.lua",
+    "admit.lua",
+    "commit.lua",
+    "admit_reply.lua"
+);
+pub static ELAPSE: Script = rules!("elapse.lua", "commit.lua", "elapse_reply.lua");
+pub static EXTEND: Script = rules!("extend.lua", "commit.lua");
+pub static SKIP: Script = rules!("skip.lua", "commit.lua", "skip_reply.lua");
+pub static MODE: Script = rules!("mode.lua", "commit.lua", "mode_reply.lua");
+pub static ANNOUNCE: Script = rules!("announce.lua");
+pub static SWEEP: Script = rules!("sweep.lua");
+pub static REPAIR: Script = rules!("repair.lua");
 pub static OPEN_TOPIC: Script = script!("open_topic.lua");
 pub static OPEN_PARTITION: Script = script!("open_partition.lua");
 pub static RESUME: Script = script!("resume.lua");
+pub static BEAT: Script = script!("beat.lua");
+pub static LEAD: Script = script!("lead.lua");
 
 impl Script {
     /// Begins a call with its keys; `args` and `bytes` say what will follow.

@@ -1,178 +1,41 @@
--- admit, part 3 of 3: the slow path, the rules themselves (ARCHITECTURE.md, "The
--- rules"; src/order/lane.rs says the same in Rust).
---
--- First everything is decided on tables in memory, reading what is needed; then
--- everything is written. Redis does not roll a failed script back, so nothing that
--- can fail may stand between two writes.
-local WIRE = '1'
-if string.match(header, '^w(%d+)|') ~= WIRE then
-  return redis.error_reply('WIRE this partition was written by another version: ' .. header)
-end
-local stored = redis.call('HMGET', KEYS[6], 'policy', 'parked_bytes')
-local policy = {}
-for word in string.gmatch(stored[1], '[^:]+') do policy[#policy + 1] = word end
-local first, ordering, late_place = tonumber(policy[1]), policy[2], policy[3]
-local parked_max, parked_bytes_max = tonumber(policy[4]), tonumber(policy[5])
-local partition_parked_max, partition_parked_bytes_max = tonumber(policy[6]), tonumber(policy[7])
-local ahead_max, append_max = tonumber(policy[8]), tonumber(policy[9])
-
-local load_events = redis.call('HLEN', KEYS[4]) - 1
-local load_bytes = tonumber(stored[2])
-local load_bytes_before = load_bytes
-local appends, drained, after_terminal, again = {}, 0, 0, false
-local lanes, touched = {}, {}   -- entity -> lane; those whose state may have changed, in order
-local fresh, taken = {}, {}     -- parked field -> event of this call; -> true if stored before it
-local verdicts = {}
-
+-- The slow path of admit: what becomes of events that are offered
+-- (src/order/lane/admit.rs).
 for i = 1, lane_count do
-  local entity = ARGV[3 + i]
-  if found[i] then lanes[entity] = lane_parse(entity, found[i]) end
+  local entity = ARGV[5 + i]
+  lanes[entity] = found[i] and lane_parse(entity, found[i]) or false
 end
 
-local function touch(lane)
-  if not lane.touched then
-    lane.touched = true
-    touched[#touched + 1] = lane
-  end
-end
-
-local function has_room(entries)
-  return #appends + entries <= append_max
-end
-
-local function append(key, lane, epoch, sequence, kind, order, attrs, data)
-  appends[#appends + 1] = { key, lane.entity, text_of(epoch), text_of(sequence), kind, order, attrs, data }
-  touch(lane)
-end
-
-local function append_next(lane, event)
-  if lane.closed then after_terminal = after_terminal + 1 end
-  append(KEYS[1], lane, lane.epoch, lane.next, event.kind, lane.passing and 'passed' or 'strict',
-    event.attrs, event.data)
-  lane.next = lane.next + 1
-  lane.closed = lane.closed or event.terminal
-end
-
-local function mark_gap(lane, reason, from, to)
-  append(KEYS[1], lane, lane.epoch, to, 'seriatim.gap', 'marker',
-    '{"reason":"' .. reason .. '","from":' .. text_of(from) .. '}', '')
-end
-
-local function parked_field(lane, sequence)
-  return text_of(lane.epoch) .. ':' .. text_of(sequence) .. ':' .. lane.entity
-end
-
-local function event_size(event)
-  return #event.kind + #event.attrs + #event.data
-end
-
--- A parked event as text: tag:length of type:length of attrs:type attrs data
-local function event_text(event)
-  return (event.terminal and 't' or '-') .. ':' .. #event.kind .. ':' .. #event.attrs .. ':'
-    .. event.kind .. event.attrs .. event.data
-end
-
-local function event_parse(text)
-  local tag, kind_size, attrs_size, at = string.match(text, '^(.):(%d+):(%d+):()')
-  local attrs_at = at + tonumber(kind_size)
-  local data_at = attrs_at + tonumber(attrs_size)
-  return {
-    terminal = tag == 't', kind = string.sub(text, at, attrs_at - 1),
-    attrs = string.sub(text, attrs_at, data_at - 1), data = string.sub(text, data_at),
-  }
-end
-
-local function parked_get(lane, sequence)
-  local field = parked_field(lane, sequence)
-  if fresh[field] then return fresh[field] end
-  local text = redis.call('HGET', KEYS[4], field)
-  return text and event_parse(text)
-end
-
-local function is_draining(lane)
-  return lane.count > 0 and lane.parked[1] ~= nil and lane.parked[1][1] == lane.next
-end
-
-local function park(lane, sequence, event)
-  fresh[parked_field(lane, sequence)] = event
-  ranges_add(lane.parked, sequence, sequence)
-  lane.count = lane.count + 1
-  lane.bytes = lane.bytes + event_size(event)
-  load_events = load_events + 1
-  load_bytes = load_bytes + event_size(event)
-  touch(lane)
-end
-
-local function drain(lane)
-  while has_room(1) and is_draining(lane) do
-    local event = parked_get(lane, lane.next)
-    local field = parked_field(lane, lane.next)
-    ranges_remove(lane.parked, lane.next)
-    lane.count = lane.count - 1
-    touch(lane)
-    -- An event that somebody deleted from `parked` by hand becomes a gap again.
-    if not event then
-      if lane.count == 0 then lane.bytes = 0 end
-      return
-    end
-    if fresh[field] then fresh[field] = nil else taken[field] = true end
-    lane.bytes = lane.bytes - event_size(event)
-    load_events = load_events - 1
-    load_bytes = load_bytes - event_size(event)
-    drained = drained + 1
-    append_next(lane, event)
-  end
-end
-
--- Moves next up; what lies between is missing from now on.
-local function jump(lane, to)
-  if to > lane.next then
-    ranges_add(lane.missing, lane.next, to - 1)
-    ranges_merge_down(lane.missing)
-    lane.next = to
-  end
-end
-
-local function skip(lane, reason)
-  local lowest = lane.parked[1][1]
-  mark_gap(lane, reason, lane.next, lowest - 1)
-  jump(lane, lowest)
-  drain(lane)
-end
-
--- Releases all that is parked, around marked gaps. False if there was no room.
-local function flush(lane)
-  drain(lane)
-  while lane.count > 0 do
-    if is_draining(lane) or not has_room(1) then return false end
-    skip(lane, 'epoch')
-  end
-  while lane.passing and #lane.missing > 0 do
-    if not has_room(1) then return false end
-    local range = table.remove(lane.missing, 1)
-    mark_gap(lane, 'epoch', range[1], range[2])
-  end
-  return true
-end
-
-local function rebase(lane, epoch)
-  append(KEYS[1], lane, epoch, first, 'seriatim.epoch', 'marker',
-    '{"previous":' .. text_of(lane.epoch) .. '}', '')
-  lane.epoch, lane.next, lane.closed, lane.missing, lane.recent = epoch, first, false, {}, ''
+local function lane_refusal(count, bytes, size)
+  if count + 1 > parked_max then return 'parked_max' end
+  if bytes + size > parked_bytes_max then return 'parked_bytes_max' end
 end
 
 local function refusal(sequence, next, count, bytes, size)
   if sequence - next > ahead_max then return 'ahead_max' end
-  if count + 1 > parked_max then return 'parked_max' end
-  if bytes + size > parked_bytes_max then return 'parked_bytes_max' end
+  local of_lane = overflow == 'refuse' and lane_refusal(count, bytes, size)
+  if of_lane then return of_lane end
   if load_events + 1 > partition_parked_max then return 'partition_parked_max' end
   if load_bytes + size > partition_parked_bytes_max then return 'partition_parked_bytes_max' end
 end
 
 -- Verdicts: one letter, then what belongs to it. For R, P and L it is the sequence;
 -- the entry's id is put in front of it once it is known.
-local function released(lane, letter, sequence)
+local function released(letter, sequence)
   return { letter, text_of(sequence), #appends }
+end
+
+-- Rule 7: gives gaps up until the event fits; never its own sequence.
+local function make_room(lane, sequence, size)
+  while lane_refusal(lane.count, lane.bytes, size) do
+    if is_draining(lane) or not has_room(2) then return false end
+    local to = sequence - 1
+    if lane.count > 0 and lane.parked[1][1] < sequence then to = lane.parked[1][1] - 1 end
+    note_trouble('overflow')
+    give_up(lane, 'overflow', to)
+    drain(lane)
+    if lane.next == sequence then return true end
+  end
+  return true
 end
 
 local function admit_below_next(lane, sequence, event)
@@ -183,7 +46,7 @@ local function admit_below_next(lane, sequence, event)
   append(late_place == 'aside' and KEYS[2] or KEYS[1], lane, lane.epoch, sequence, event.kind, 'late',
     event.attrs, event.data)
   lane.closed = lane.closed or event.terminal
-  return released(lane, 'L', sequence)
+  return released('L', sequence)
 end
 
 local function admit_given(lane, sequence, event)
@@ -198,16 +61,22 @@ local function admit_given(lane, sequence, event)
     local same = parked.kind == event.kind and parked.data == event.data
     return same and 'D' .. text_of(sequence) or 'C'
   end
+  if sequence > lane.next then
+    local size = event_size(event)
+    local reason = refusal(sequence, lane.next, lane.count, lane.bytes, size)
+    if reason then return 'F' .. reason end
+    if not make_room(lane, sequence, size) then return 'A' end
+  end
   if sequence == lane.next then
     if not has_room(1) then return 'A' end
     append_next(lane, event)
-    local verdict = released(lane, 'R', sequence)
+    local verdict = released('R', sequence)
     drain(lane)
     return verdict
   end
-  local reason = refusal(sequence, lane.next, lane.count, lane.bytes, event_size(event))
-  if reason then return 'F' .. reason end
+  local first_terminal = event.terminal and lane.terminals == 0
   park(lane, sequence, event)
+  if first_terminal then shorten_wait(lane) end
   return 'K' .. text_of(lane.count)
 end
 
@@ -218,29 +87,38 @@ local function admit_assigned(lane, digest, event)
   local sequence = lane.next
   recent_push(lane, digest)
   append_next(lane, event)
-  return released(lane, lane.passing and 'P' or 'R', sequence)
+  return released(passes(lane) and 'P' or 'R', sequence)
 end
 
 local function pass(lane, sequence, event)
-  local missing = sequence < lane.next
-  if missing and not ranges_find(lane.missing, sequence) then return 'D' .. text_of(sequence) end
+  local is_missing = sequence < lane.next
+  if is_missing and not ranges_find(lane.missing, sequence) then return 'D' .. text_of(sequence) end
+  if lane.unmarked and sequence < lane.unmarked then return admit_below_next(lane, sequence, event) end
   if not has_room(1) then return 'A' end
-  if missing then
+  local gap = shadow_gap_at(lane)
+  local verdict
+  if is_missing then
+    if lane.mode == 's' then
+      note('d' .. text_of(lane.next - sequence))
+      if lane.shadow and sequence < lane.shadow.floor then note('l') end
+    end
     ranges_remove(lane.missing, sequence)
     ranges_merge_down(lane.missing)
-    append(KEYS[1], lane, lane.epoch, sequence, event.kind, 'passed', event.attrs, event.data)
+    append_judged(lane, 'passed', sequence, event)
     lane.closed = lane.closed or event.terminal
+    verdict = released('P', sequence)
   else
     jump(lane, sequence)
     append_next(lane, event)
+    verdict = released('P', sequence)
   end
-  return released(lane, 'P', sequence)
+  if lane.mode == 's' then measure(lane, gap, event.terminal) end
+  return verdict
 end
 
-local function admit(lane, epoch, sequence, digest, event)
-  if epoch < lane.epoch then return 'S' .. text_of(lane.epoch) end
+local function decide(lane, epoch, sequence, digest, event)
   if epoch > lane.epoch then
-    if sequence and sequence > first and not lane.passing then
+    if sequence and sequence > first and not passes(lane) then
       local reason = refusal(sequence, first, 0, 0, event_size(event))
       if reason then return 'F' .. reason end
     end
@@ -248,26 +126,62 @@ local function admit(lane, epoch, sequence, digest, event)
     rebase(lane, epoch)
   end
   if not sequence then return admit_assigned(lane, digest, event) end
-  if lane.passing then return pass(lane, sequence, event) end
+  if passes(lane) then return pass(lane, sequence, event) end
   return admit_given(lane, sequence, event)
 end
 
--- What was promised comes before what is new: lanes that ran out of room.
-local was_draining = string.sub(header, -1) == 'd'
-local strays = {}   -- listed in gaps, but somebody deleted the lane by hand
-if was_draining then
-  for _, entity in ipairs(redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', 0, 'LIMIT', 0, append_max)) do
-    local text = not lanes[entity] and redis.call('HGET', KEYS[3], entity)
-    if text then lanes[entity] = lane_parse(entity, text) end
-    if lanes[entity] then
-      touch(lanes[entity])
-      drain(lanes[entity])
-    else
-      strays[#strays + 1] = entity
+local function admit(lane, epoch, sequence, digest, event)
+  if epoch < lane.epoch then return 'S' .. text_of(lane.epoch) end
+  event.terminal = event.terminal or terminal_types[event.kind] or false
+  local verdict = settle_mode(lane) and decide(lane, epoch, sequence, digest, event) or 'A'
+  keep_time(lane)
+  return verdict
+end
+
+local function is_in(list, entity)
+  for _, pattern in ipairs(list or {}) do
+    if pattern == entity then return true end
+    if string.sub(pattern, -1) == '*' and string.sub(entity, 1, #pattern - 1) == string.sub(pattern, 1, -2) then
+      return true
     end
+  end
+  return false
+end
+
+-- The mode of a lane that is made now.
+local function mode_of(entity)
+  if ordering == 'off' or is_in(lists.deny, entity) then return 'p' end
+  if not is_in(lists.allow, entity) and mix(entity, ROLLOUT_SALT) % 10000 >= percent * 100 then return 'p' end
+  return ordering == 'shadow' and 's' or 'e'
+end
+
+-- The lane of an entity that has none: a new one, or one woken from its tombstone; or
+-- nothing and the epoch in which it has ended.
+local function lane_for(entity, epoch)
+  local text = tombstone_of(entity)
+  if not text then
+    local lane = lane_new(entity, epoch, first, mode_of(entity))
+    lane.unmarked = degraded and lane.mode == 'e' and first or nil
+    return lane
+  end
+  local lane = lane_parse(entity, text)
+  if lane.closed then
+    if epoch <= lane.epoch then return nil, lane.epoch end
+    lane.mode = mode_of(entity)
+  end
+  lane.woken = true
+  return lane
+end
+
+-- What was promised comes before what is new: lanes that ran out of room.
+if string.find(flags, 'd', 1, true) then
+  for _, entity in ipairs(redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', 0, 'LIMIT', 0, append_max)) do
+    local lane = lane_of(entity)
+    if lane then go_on(lane) else strays[#strays + 1] = entity end
   end
 end
 
+local verdicts, again = {}, false
 local row = rows_at
 for i = 1, event_count do
   local entity, epoch, tag = ARGV[row + 1], tonumber(ARGV[row + 2]), ARGV[row + 7]
@@ -275,68 +189,22 @@ for i = 1, event_count do
     kind = ARGV[row + 4], attrs = ARGV[row + 5], data = ARGV[row + 6],
     terminal = string.sub(tag, 1, 1) == 't',
   }
-  local lane = lanes[entity] or lane_new(entity, epoch, first, ordering == 'off')
-  local verdict = admit(lane, epoch, tonumber(ARGV[row + 3]), string.sub(tag, 2), event)
+  local lane, ended = lanes[entity] or nil, nil
+  local is_known = lane ~= nil
+  if not is_known then lane, ended = lane_for(entity, epoch) end
+  local verdict
+  if lane then
+    verdict = admit(lane, epoch, tonumber(ARGV[row + 3]), string.sub(tag, 2), event)
+  else
+    verdict = 'T' .. text_of(ended)
+  end
   local letter = type(verdict) == 'table' and verdict[1] or string.sub(verdict, 1, 1)
-  if letter ~= 'A' and letter ~= 'F' then lanes[entity] = lane end
+  if lane and not is_known and (lane.woken or (letter ~= 'A' and letter ~= 'F' and letter ~= 'D')) then
+    lanes[entity] = lane
+    born[#born + 1] = entity
+    touch(lane)
+  end
   again = again or letter == 'A'
   verdicts[i] = verdict
   row = row + 7
 end
-
--- Nothing was written so far. From here on nothing is decided.
-local ids = {}
-for i, entry in ipairs(appends) do
-  ids[i] = redis.call('XADD', entry[1], '*', 'entity', entry[2], 'epoch', entry[3], 'sequence', entry[4],
-    'type', entry[5], 'order', entry[6], 'attrs', entry[7], 'data', entry[8])
-end
-
--- The states directly behind the entries: whatever comes to a script in between (a
--- command that the user may not run, say), the less a retry finds half done the better.
-local states = {}
-for _, lane in ipairs(touched) do
-  states[#states + 1] = lane.entity
-  states[#states + 1] = lane_text(lane)
-end
-if #states > 0 then redis.call('HSET', KEYS[3], unpack(states)) end
-
-local parked_now, parked_gone = {}, {}
-for field, event in pairs(fresh) do
-  parked_now[#parked_now + 1] = field
-  parked_now[#parked_now + 1] = event_text(event)
-end
-for field in pairs(taken) do parked_gone[#parked_gone + 1] = field end
-if #parked_now > 0 then redis.call('HSET', KEYS[4], unpack(parked_now)) end
-if #parked_gone > 0 then redis.call('HDEL', KEYS[4], unpack(parked_gone)) end
-
-local left_draining = false
-for _, lane in ipairs(touched) do
-  if is_draining(lane) then
-    left_draining = true
-    redis.call('ZADD', KEYS[5], 0, lane.entity)
-  elseif was_draining then
-    redis.call('ZREM', KEYS[5], lane.entity)
-  end
-end
-if #strays > 0 then redis.call('ZREM', KEYS[5], unpack(strays)) end
-if was_draining then left_draining = redis.call('ZCOUNT', KEYS[5], '-inf', 0) > 0 end
-if was_draining ~= left_draining then
-  header = string.sub(header, 1, -2) .. (left_draining and 'd' or '-')
-  redis.call('HSET', KEYS[6], 'header', header)
-end
-if load_bytes ~= load_bytes_before then
-  redis.call('HSET', KEYS[6], 'parked_bytes', text_of(load_bytes))
-end
--- Every path writes: since Redis 7.2 WAIT waits for the connection's own last write
--- only, and a duplicate's verdict must not overtake the original's replication.
-redis.call('HINCRBY', KEYS[6], 'slow_calls', 1)
-
-local more = (again or left_draining) and 1 or 0
-local reply = { 'slow', more, drained, after_terminal }
-for i, verdict in ipairs(verdicts) do
-  if type(verdict) == 'table' then
-    verdict = verdict[1] .. ids[verdict[3]] .. ' ' .. verdict[2]
-  end
-  reply[4 + i] = verdict
-end
-return reply

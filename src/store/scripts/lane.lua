@@ -1,5 +1,5 @@
--- admit, part 2 of 3: lanes and ranges. The text form of a lane is described in
--- src/order/state.rs; the merge rule in src/order/ranges.rs.
+-- Lanes and ranges. The text form of a lane is described in src/order/state.rs; the merge
+-- rule in src/order/ranges.rs; the hash in src/order/schedule.rs.
 --
 -- Numbers are doubles here. Sequences and epochs are at most 2^53 - 1, next at most
 -- 2^53, so every one is exact; '%.0f' prints it exactly, where tostring would turn
@@ -10,6 +10,16 @@ end
 
 local RANGES_KEPT_MAX = 16
 local RECENT_MAX = 64
+local MODULUS, SPREAD, ROLLOUT_SALT = 2147483647, 48271, 7919
+
+-- Every product stays below 2^53, so Rust computes the same.
+local function mix(entity, salt)
+  local hash = salt
+  for i = 1, #entity do
+    hash = (hash * 31 + string.byte(entity, i)) % MODULUS
+  end
+  return (hash * SPREAD) % MODULUS
+end
 
 local function ranges_parse(text)
   local ranges = {}
@@ -79,23 +89,52 @@ local function ranges_merge_down(ranges)
   end
 end
 
-local function lane_new(entity, epoch, first, passing)
+-- First and last of the lowest run that reaches `from`, without what is below.
+local function ranges_first_from(ranges, from)
+  for _, range in ipairs(ranges) do
+    if range[2] >= from then return math.max(range[1], from), range[2] end
+  end
+end
+
+local function ranges_count_from(ranges, from)
+  local count = 0
+  for _, range in ipairs(ranges) do
+    if range[2] >= from then count = count + range[2] - math.max(range[1], from) + 1 end
+  end
+  return count
+end
+
+-- mode: 'e' enforcing, 's' shadow, 'p' passing. A gap has its clock in opened, attempt and
+-- deadline; a shadow lane has its own in shadow.
+local function lane_new(entity, epoch, first, mode)
   return {
-    entity = entity, epoch = epoch, next = first, closed = false, passing = passing,
-    count = 0, bytes = 0, parked = {}, missing = {}, recent = '',
+    entity = entity, epoch = epoch, next = first, closed = false, mode = mode,
+    count = 0, bytes = 0, parked = {}, terminals = 0, missing = {}, recent = '',
   }
 end
 
 local function lane_parse(entity, text)
   local epoch, next, flags, rest = string.match(text, '^(%d+):(%d+)(%a*)(.*)$')
-  local lane = lane_new(entity, tonumber(epoch), tonumber(next), string.find(flags, 'p', 1, true) ~= nil)
-  lane.closed = string.find(flags, 'c', 1, true) ~= nil
+  local lane = lane_new(entity, tonumber(epoch), tonumber(next), string.match(flags, '[sp]') or 'e')
+  lane.closed = string.sub(flags, 1, 1) == 'c'
   for tag, body in string.gmatch(rest, ';(%a)([^;]*)') do
     if tag == 'k' then
       local count, bytes, sequences = string.match(body, '^(%d+),(%d+),(.*)$')
       lane.count, lane.bytes, lane.parked = tonumber(count), tonumber(bytes), ranges_parse(sequences)
+    elseif tag == 'g' then
+      local since, terminals, gap = string.match(body, '^(%d+),(%d+),?(.*)$')
+      lane.since, lane.terminals = tonumber(since), tonumber(terminals)
+      local opened, attempt, deadline = string.match(gap, '^(%d+),(%d+),(%d+)$')
+      lane.opened, lane.attempt, lane.deadline = tonumber(opened), tonumber(attempt), tonumber(deadline)
     elseif tag == 'm' then
       lane.missing = ranges_parse(body)
+    elseif tag == 'u' then
+      lane.unmarked = tonumber(body)
+    elseif tag == 'h' then
+      local floor, opened, deadline = string.match(body, '^(%d+),?(%d*),?(%d*)$')
+      lane.shadow = { floor = tonumber(floor), opened = tonumber(opened), deadline = tonumber(deadline) }
+    elseif tag == 'l' then
+      lane.stage = body
     elseif tag == 'i' then
       lane.recent = body
     end
@@ -106,11 +145,24 @@ end
 local function lane_text(lane)
   local text = text_of(lane.epoch) .. ':' .. text_of(lane.next)
   if lane.closed then text = text .. 'c' end
-  if lane.passing then text = text .. 'p' end
+  if lane.mode ~= 'e' then text = text .. lane.mode end
   if lane.count > 0 then
     text = text .. ';k' .. text_of(lane.count) .. ',' .. text_of(lane.bytes) .. ',' .. ranges_text(lane.parked)
+      .. ';g' .. text_of(lane.since) .. ',' .. text_of(lane.terminals)
+    if lane.opened then
+      text = text .. ',' .. text_of(lane.opened) .. ',' .. text_of(lane.attempt) .. ','
+        .. text_of(lane.deadline)
+    end
   end
   if #lane.missing > 0 then text = text .. ';m' .. ranges_text(lane.missing) end
+  if lane.unmarked then text = text .. ';u' .. text_of(lane.unmarked) end
+  if lane.shadow then
+    text = text .. ';h' .. text_of(lane.shadow.floor)
+    if lane.shadow.opened then
+      text = text .. ',' .. text_of(lane.shadow.opened) .. ',' .. text_of(lane.shadow.deadline)
+    end
+  end
+  if lane.stage then text = text .. ';l' .. lane.stage end
   if #lane.recent > 0 then text = text .. ';i' .. lane.recent end
   return text
 end

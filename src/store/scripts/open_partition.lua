@@ -1,15 +1,18 @@
--- Creates the keys of a partition where they are absent, and puts the caller's
--- policy in force if it differs from the one there. Running it twice changes
--- nothing.
+-- Creates the keys of a partition where they are absent, and puts the caller's policy in
+-- force if it differs from the one there and the caller offers it. Running it twice
+-- changes nothing.
 --
--- KEYS  1 events  2 late  3 lanes  4 parked  5 gaps  6 meta
--- ARGV  1 wire version  2 policy  3 generation for a partition that is new
--- Reply {header, created (0 or 1)}
+-- KEYS  1 events  2 late  3 lanes  4 parked  5 gaps  6 meta  7-10 opened  11-14 tombs
+--       15-18 closed  19 announced
+-- ARGV  1 wire version  2 policy  3 its lists  4 generation for a partition that is new
+--       5 'offer' the policy, or only 'look' whether it is the one in force
+--       6 channel on which gaps are probed
+-- Reply {header, 1 if the caller's policy is in force, else 0}
 -- Error WIRE another version wrote it
 --
 -- Redis deletes a hash or zset that becomes empty, and a slot that is being moved
 -- answers TRYAGAIN for absent keys: so each holds a sentinel.
-local header = redis.call('HGET', KEYS[6], 'header')
+local header, policy, lists = unpack(redis.call('HMGET', KEYS[6], 'header', 'policy', 'lists'))
 if header and string.match(header, '^w(%d+)|') ~= ARGV[1] then
   return redis.error_reply('WIRE this partition was written by another version: ' .. header)
 end
@@ -21,26 +24,39 @@ for i = 1, 2 do
 end
 redis.call('HSETNX', KEYS[3], '', '')
 redis.call('HSETNX', KEYS[4], '', '')
+for i = 7, 18 do redis.call('HSETNX', KEYS[i], '', '') end
 redis.call('ZADD', KEYS[5], '+inf', '')
--- Commands that only rare calls of admit use: a user that may not run them is found
--- now, not halfway through somebody's events.
+redis.call('ZADD', KEYS[19], '+inf', '')
+-- Commands that only rare calls use: a user that may not run them is found now, not
+-- halfway through somebody's events.
 local nobody = string.rep('-', 257)   -- longer than any entity
 redis.call('HDEL', KEYS[4], nobody)
 redis.call('ZREM', KEYS[5], nobody)
 redis.call('ZCOUNT', KEYS[5], '-inf', 0)
 redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', 0, 'LIMIT', 0, 1)
+redis.call('ZREMRANGEBYSCORE', KEYS[19], '-inf', '-inf')
+redis.call('ZSCORE', KEYS[19], nobody)
+redis.call('ZCARD', KEYS[19])
 redis.call('HMGET', KEYS[3], '')
+redis.call('HEXISTS', KEYS[3], '')
 redis.call('HLEN', KEYS[4])
-redis.call('HINCRBY', KEYS[6], 'opened', 1)
+redis.call('HRANDFIELD', KEYS[7], 1, 'WITHVALUES')
+redis.call('HSCAN', KEYS[7], 0, 'COUNT', 1)
+redis.call('ZSCAN', KEYS[5], 0, 'COUNT', 1)
+redis.call('TIME')
+redis.call('PUBLISH', ARGV[6], '[]')
+redis.call('HINCRBY', KEYS[6], 'openings', 1)
 
 if not header then
-  header = 'w' .. ARGV[1] .. '|p1|g' .. ARGV[3] .. '|-'
-  redis.call('HSET', KEYS[6], 'header', header, 'policy', ARGV[2], 'parked_bytes', '0')
+  header = 'w' .. ARGV[1] .. '|p1|g' .. ARGV[4] .. '|-'
+  redis.call('HSET', KEYS[6], 'header', header, 'policy', ARGV[2], 'lists', ARGV[3], 'parked_bytes', '0',
+    'clock', '0,0', 'elapsed', '0', 'mode', 'ordered,0', 'breaker', '0,0', 'rings', '0:0000',
+    'hand_opened', '0,0,0,0,0,0', 'hand_closed', '0,0,0,0,0,0', 'hand_tombs', '0,0,0,0,0,0')
   return { header, 1 }
 end
-if redis.call('HGET', KEYS[6], 'policy') ~= ARGV[2] then
-  local before, version, after = string.match(header, '^(w%d+|p)(%d+)(|.*)$')
-  header = before .. string.format('%.0f', tonumber(version) + 1) .. after
-  redis.call('HSET', KEYS[6], 'header', header, 'policy', ARGV[2])
-end
-return { header, 0 }
+if policy == ARGV[2] and lists == ARGV[3] then return { header, 1 } end
+if ARGV[5] ~= 'offer' then return { header, 0 } end
+local before, version, after = string.match(header, '^(w%d+|p)(%d+)(|.*)$')
+header = before .. string.format('%.0f', tonumber(version) + 1) .. after
+redis.call('HSET', KEYS[6], 'header', header, 'policy', ARGV[2], 'lists', ARGV[3])
+return { header, 1 }

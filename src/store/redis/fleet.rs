@@ -1,0 +1,39 @@
+//! What sidecars tell each other through Redis: probes, signs of life, who reconciles.
+
+use futures_util::{StreamExt, stream::BoxStream};
+
+use super::{
+    RedisStore, reply,
+    script::{BEAT, LEAD},
+};
+use crate::{
+    order::Probe,
+    store::{
+        Beat, SidecarSeen, StoreError,
+        keys::{RECONCILER_KEY, SIDECARS_KEY, probe_pattern},
+    },
+};
+
+impl RedisStore {
+    /// On a connection of its own, which ends with the stream.
+    pub(super) async fn listen_for_probes(
+        &self,
+        topic: &str,
+    ) -> Result<BoxStream<'static, Vec<Probe>>, StoreError> {
+        let messages = self.link.subscribe(&probe_pattern(topic)).await?;
+        let probes = |payload: Vec<u8>| async move { reply::probes(&payload) };
+        Ok(messages.filter_map(probes).boxed())
+    }
+
+    pub(super) async fn beat_once(&self, beat: &Beat) -> Result<Vec<SidecarSeen>, StoreError> {
+        let mut call = BEAT.call(&[SIDECARS_KEY], 3, beat.about.len());
+        call.arg(&beat.sidecar).arg(&beat.about).arg(beat.forget_after_ms);
+        reply::sidecars(self.link.run(&BEAT, call).await?)
+    }
+
+    pub(super) async fn take_lead(&self, owner: &str, for_ms: u64) -> Result<bool, StoreError> {
+        let mut call = LEAD.call(&[RECONCILER_KEY], 2, 0);
+        call.arg(owner).arg(for_ms);
+        Ok(reply::number(self.link.run(&LEAD, call).await?)? == 1)
+    }
+}

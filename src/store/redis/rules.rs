@@ -1,0 +1,116 @@
+//! The calls besides admitting: what time, operators and the reconciler want.
+//!
+//! Those of the sidecar run on partitions that it has open. An operator's command runs
+//! beside the sidecars and has no policy of its own: it takes the partition as it is.
+
+use ::redis::{Value, cmd};
+
+use super::{
+    RedisStore, reply,
+    script::{ANNOUNCE, ELAPSE, EXTEND, MODE, REPAIR, SKIP, SWEEP, Script},
+};
+use crate::{
+    order::{Announcement, Entity, Swept},
+    store::{
+        Elapsed, GapId, PartitionId, RepairCursor, Repaired, StoreError,
+        keys::{PartitionKeys, probe_channel},
+    },
+};
+
+/// Where repairs look, one after the other.
+const REPAIR_PLACES: [&str; 3] = ["lanes", "gaps", "parked"];
+
+impl RedisStore {
+    pub(super) async fn elapse_partition(
+        &self,
+        partition: &PartitionId,
+        lanes_max: usize,
+    ) -> Result<Elapsed, StoreError> {
+        let (_, value) = self
+            .run_opened(partition, &ELAPSE, |opened| {
+                let mut call = ELAPSE.call(&opened.keys.of_rules(), 3, 0);
+                call.arg(&opened.header).arg(&opened.channel).arg(lanes_max);
+                call
+            })
+            .await?;
+        reply::elapsed(value)
+    }
+
+    pub(super) async fn extend_gap(&self, partition: &PartitionId, gap: &GapId) -> Result<(), StoreError> {
+        self.run_as_is(partition, &EXTEND, &gap_words(gap)).await.map(drop)
+    }
+
+    pub(super) async fn skip_gap(
+        &self,
+        partition: &PartitionId,
+        gap: &GapId,
+        audit: &str,
+    ) -> Result<bool, StoreError> {
+        let mut words = gap_words(gap);
+        words.push(audit.to_owned());
+        Ok(reply::number(self.run_as_is(partition, &SKIP, &words).await?)? == 1)
+    }
+
+    pub(super) async fn set_mode(&self, partition: &PartitionId, degraded: bool) -> Result<bool, StoreError> {
+        let word = if degraded { "degrade" } else { "restore" };
+        Ok(reply::number(self.run_as_is(partition, &MODE, &[word.to_owned()]).await?)? == 1)
+    }
+
+    pub(super) async fn announce_entity(
+        &self,
+        partition: &PartitionId,
+        entity: &Entity,
+        within_ms: u64,
+    ) -> Result<Announcement, StoreError> {
+        let words = [entity.to_string(), within_ms.to_string()];
+        reply::announcement(self.run_as_is(partition, &ANNOUNCE, &words).await?)
+    }
+
+    pub(super) async fn sweep_partition(
+        &self,
+        partition: &PartitionId,
+        count: usize,
+    ) -> Result<Swept, StoreError> {
+        reply::swept(self.run_as_is(partition, &SWEEP, &[count.to_string()]).await?)
+    }
+
+    pub(super) async fn repair_partition(
+        &self,
+        partition: &PartitionId,
+        from: RepairCursor,
+        count: usize,
+    ) -> Result<Repaired, StoreError> {
+        let place = REPAIR_PLACES[from.place];
+        let words = [place.to_owned(), from.at.to_string(), count.to_string()];
+        let (at, findings) = reply::repaired(self.run_as_is(partition, &REPAIR, &words).await?)?;
+        let next = match at {
+            0 => RepairCursor { place: from.place + 1, at: 0 },
+            at => RepairCursor { place: from.place, at },
+        };
+        Ok(Repaired { findings, next: (next.place < REPAIR_PLACES.len()).then_some(next) })
+    }
+
+    /// Calls a script under whatever policy and generation the partition has.
+    async fn run_as_is(
+        &self,
+        partition: &PartitionId,
+        script: &Script,
+        words: &[String],
+    ) -> Result<Value, StoreError> {
+        let keys = PartitionKeys::new(partition);
+        let mut header = cmd("HGET");
+        header.arg(&keys.meta).arg("header");
+        let header = match self.query(header).await? {
+            Value::Nil => return Err(StoreError::NotExecuted(format!("partition {partition} is not there"))),
+            value => reply::text(value)?,
+        };
+        let mut call = script.call(&keys.all(), 2 + words.len(), 0);
+        call.arg(header).arg(probe_channel(partition));
+        call.arg(words);
+        self.link.run(script, call).await
+    }
+}
+
+fn gap_words(gap: &GapId) -> Vec<String> {
+    vec![gap.entity.to_string(), gap.epoch.to_string(), gap.next.to_string()]
+}

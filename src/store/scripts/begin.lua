@@ -1,0 +1,136 @@
+-- Begins a call that runs the rules: whose partition is this, under which policy, in
+-- which mode, at what time.
+--
+-- KEYS  1 events  2 late  3 lanes  4 parked  5 gaps  6 meta  7-10 opened  11-14 tombs
+local WIRE = '2'
+if string.match(header, '^w(%d+)|') ~= WIRE then
+  return redis.error_reply('WIRE this partition was written by another version: ' .. header)
+end
+local TICK_MS = 250
+local ADVANCE_MAX_MS, ELAPSE_MIN_MS = 2 * TICK_MS, TICK_MS / 2
+-- Stands for a deadline in lanes that must be marked once the partition is restored.
+local DUE_WHEN_RESTORED = 9007199254740992
+
+local stored = redis.call('HMGET', KEYS[6], 'policy', 'lists', 'parked_bytes', 'clock', 'mode', 'breaker')
+local policy = {}
+for word in string.gmatch(stored[1], '[^:]+') do policy[#policy + 1] = word end
+local first, ordering, late_place, overflow = tonumber(policy[1]), policy[2], policy[3], policy[4]
+local parked_max, parked_bytes_max = tonumber(policy[5]), tonumber(policy[6])
+local partition_parked_max, partition_parked_bytes_max = tonumber(policy[7]), tonumber(policy[8])
+local ahead_max, append_max, percent = tonumber(policy[9]), tonumber(policy[10]), tonumber(policy[11])
+local gap_wait_live, parked_age_max = tonumber(policy[12]), tonumber(policy[13])
+local terminal_wait = tonumber(policy[14])
+local breaker_skips, breaker_window, breaker_hold = tonumber(policy[15]), tonumber(policy[16]), tonumber(policy[17])
+local gap_waits = {}
+for wait in string.gmatch(policy[23], '%d+') do gap_waits[#gap_waits + 1] = tonumber(wait) end
+-- Attempts count from 0, tables from 1.
+local last_attempt = #gap_waits - 1
+
+-- allow and deny; terminal types; the lifecycle.
+local lists = stored[2] ~= '' and cjson.decode(stored[2]) or {}
+local terminal_types, lifecycle = {}, lists.lifecycle
+for _, kind in ipairs(lists.terminal or {}) do terminal_types[kind] = true end
+
+-- The partition clock: moves by at most two ticks between two looks, and never back. A
+-- call that needs no time takes none.
+local clock_now, clock_last = string.match(stored[4], '^(%d+),(%d+)$')
+clock_now, clock_last = tonumber(clock_now), tonumber(clock_last)
+local clock_asked = false
+local function now()
+  if not clock_asked then
+    clock_asked = true
+    local time = redis.call('TIME')
+    local wall = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+    clock_now = clock_now + math.min(math.max(wall - clock_last, 0), ADVANCE_MAX_MS)
+    clock_last = wall
+  end
+  return clock_now
+end
+
+-- 'ordered', or who degraded it and when.
+local mode, mode_since = string.match(stored[5], '^(%a+),(%d+)$')
+mode_since = tonumber(mode_since)
+local degraded = mode ~= 'ordered'
+local breaker_level, breaker_at = string.match(stored[6], '^(%d+),(%d+)$')
+breaker_level, breaker_at = tonumber(breaker_level), tonumber(breaker_at)
+local breaker_hit = false
+
+local load_events = redis.call('HLEN', KEYS[4]) - 1
+local load_bytes = tonumber(stored[3])
+local load_bytes_before = load_bytes
+local appends, drained, after_terminal = {}, 0, 0
+local notes, probes = {}, {}
+local lanes, touched = {}, {}   -- entity -> lane; those whose state may have changed, in order
+local born = {}                 -- entities whose lanes were made or woken by this call
+local fresh, taken = {}, {}     -- parked field -> event of this call; -> true if stored before it
+local strays = {}               -- listed in gaps, but somebody deleted the lane by hand
+
+local function note(text)
+  notes[#notes + 1] = text
+end
+
+local function touch(lane)
+  if not lane.touched then
+    lane.touched = true
+    touched[#touched + 1] = lane
+  end
+end
+
+local function lane_of(entity)
+  if lanes[entity] == nil then
+    local text = redis.call('HGET', KEYS[3], entity)
+    lanes[entity] = text and lane_parse(entity, text) or false
+  end
+  return lanes[entity] or nil
+end
+
+local function has_room(entries)
+  return #appends + entries <= append_max
+end
+
+local function append(key, lane, epoch, sequence, kind, order, attrs, data)
+  appends[#appends + 1] = { key, lane.entity, text_of(epoch), text_of(sequence), kind, order, attrs, data }
+  touch(lane)
+end
+
+-- An entry that concerns the whole partition: its entity is empty.
+local function append_edge(kind, by)
+  appends[#appends + 1] = { KEYS[1], '', '0', '0', kind, 'marker', '{"reason":"' .. by .. '"}', '' }
+end
+
+local function passes(lane)
+  return lane.mode ~= 'e' or lane.unmarked ~= nil
+end
+
+local function is_draining(lane)
+  return lane.count > 0 and (lane.unmarked ~= nil or lane.parked[1][1] == lane.next)
+end
+
+-- The wait of one attempt, give or take 20 %.
+local function gap_wait(lane, attempt)
+  local permille = 800 + mix(lane.entity, attempt + 1) % 401
+  return math.max(math.floor(gap_waits[attempt + 1] * permille / 1000), 1)
+end
+
+local function gap_waits_from(lane, attempt)
+  local sum = 0
+  for i = attempt, last_attempt do sum = sum + gap_wait(lane, i) end
+  return sum
+end
+
+local function breaker_level_at(time)
+  if breaker_skips == 0 then return 0 end
+  local elapsed = math.min(math.max(time - breaker_at, 0), breaker_window)
+  return math.max(breaker_level - math.floor(elapsed * breaker_skips * 1000 / breaker_window), 0)
+end
+
+-- A skip that speaks of trouble: one more for the breaker.
+local function note_trouble(reason)
+  note('x' .. reason)
+  local time = now()
+  if breaker_skips > 0 then
+    breaker_level = math.min(breaker_level_at(time) + 1000, breaker_skips * 1000)
+    breaker_at = time
+    breaker_hit = true
+  end
+end

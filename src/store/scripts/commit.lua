@@ -1,0 +1,85 @@
+-- Writes what was decided. Nothing was written before this, and from here on nothing
+-- is decided: Redis does not roll a failed script back, so nothing that can fail may
+-- stand between two writes.
+
+-- The breaker, once for the whole call.
+if breaker_hit and not degraded and breaker_skips > 0 and has_room(1)
+  and breaker_level_at(now()) >= breaker_skips * 1000 then
+  append_edge('seriatim.degraded', 'breaker')
+  mode, mode_since = 'breaker', now()
+end
+
+local ids = {}
+for i, entry in ipairs(appends) do
+  ids[i] = redis.call('XADD', entry[1], '*', 'entity', entry[2], 'epoch', entry[3], 'sequence', entry[4],
+    'type', entry[5], 'order', entry[6], 'attrs', entry[7], 'data', entry[8])
+end
+
+-- The states directly behind the entries: whatever comes to a script in between (a
+-- command that the user may not run, say), the less a retry finds half done the better.
+local states = {}
+for _, lane in ipairs(touched) do
+  states[#states + 1] = lane.entity
+  states[#states + 1] = lane_text(lane)
+end
+if #states > 0 then redis.call('HSET', KEYS[3], unpack(states)) end
+
+local parked_now, parked_gone = {}, {}
+for field, event in pairs(fresh) do
+  parked_now[#parked_now + 1] = field
+  parked_now[#parked_now + 1] = event_text(event)
+end
+for field in pairs(taken) do parked_gone[#parked_gone + 1] = field end
+if #parked_now > 0 then redis.call('HSET', KEYS[4], unpack(parked_now)) end
+if #parked_gone > 0 then redis.call('HDEL', KEYS[4], unpack(parked_gone)) end
+
+local due_now, due_never = {}, strays
+for _, lane in ipairs(touched) do
+  local due = lane_due(lane)
+  if due then
+    due_now[#due_now + 1] = text_of(due)
+    due_now[#due_now + 1] = lane.entity
+  else
+    due_never[#due_never + 1] = lane.entity
+  end
+end
+if #due_now > 0 then redis.call('ZADD', KEYS[5], unpack(due_now)) end
+if #due_never > 0 then redis.call('ZREM', KEYS[5], unpack(due_never)) end
+
+-- Lanes by age, one write for all that are new.
+if #born > 0 then
+  local filed = {}
+  for _, entity in ipairs(born) do
+    filed[#filed + 1] = entity
+    filed[#filed + 1] = ''
+    if lanes[entity].woken then redis.call('HDEL', tombs_found[entity], tomb_field(entity)) end
+  end
+  redis.call('HSET', opened_key, unpack(filed))
+end
+
+local left_draining = redis.call('ZCOUNT', KEYS[5], '-inf', 0) > 0
+local flags_now = (left_draining and 'd' or '') .. (mode ~= 'ordered' and 'x' or '')
+if flags_now == '' then flags_now = '-' end
+local changed = { 'clock', text_of(clock_now) .. ',' .. text_of(clock_last) }
+if flags_now ~= flags then
+  header = string.sub(header, 1, -#flags - 1) .. flags_now
+  changed[#changed + 1] = 'header'
+  changed[#changed + 1] = header
+end
+if mode .. ',' .. text_of(mode_since) ~= stored[5] then
+  changed[#changed + 1] = 'mode'
+  changed[#changed + 1] = mode .. ',' .. text_of(mode_since)
+end
+if breaker_hit then
+  changed[#changed + 1] = 'breaker'
+  changed[#changed + 1] = text_of(breaker_level) .. ',' .. text_of(breaker_at)
+end
+if load_bytes ~= load_bytes_before then
+  changed[#changed + 1] = 'parked_bytes'
+  changed[#changed + 1] = text_of(load_bytes)
+end
+-- Every path writes: since Redis 7.2 WAIT waits for the connection's own last write
+-- only, and a duplicate's verdict must not overtake the original's replication.
+redis.call('HSET', KEYS[6], unpack(changed))
+-- Whoever can fill a gap is asked, wherever it is connected.
+if #probes > 0 then redis.call('PUBLISH', probe_channel, cjson.encode(probes)) end

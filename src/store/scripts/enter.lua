@@ -1,0 +1,39 @@
+-- Begins every script that touches a partition: is it there, is it the caller's?
+--
+-- KEYS  1 events  2 late  3 lanes  4 parked  5 gaps  6 meta  7-10 opened  11-14 tombs
+-- ARGV  1 header that the caller expects in meta  2 channel on which gaps are probed
+-- Error UNINITIALISED  the partition is not there, or was made anew since the caller
+--                      opened it: open it, then call again
+--       WIRE           another version wrote it: do not touch it
+local header, rings = unpack(redis.call('HMGET', KEYS[6], 'header', 'rings'))
+if not header then
+  return redis.error_reply('UNINITIALISED this partition has no header in meta')
+end
+-- The caller's topic may differ from the one that is here now, even in its partitions.
+if header ~= ARGV[1] and string.match(header, '|g(%x+)|') ~= string.match(ARGV[1], '|g(%x+)|') then
+  return redis.error_reply('UNINITIALISED this partition was made anew: ' .. header)
+end
+-- '-', or what is unusual: d some lane is draining, x degraded.
+local flags = string.match(header, '|([^|]*)$')
+local probe_channel = ARGV[2]
+local audit = ''
+-- Lanes are filed by age in the current one of four buckets; `rings` says which, and
+-- which buckets of tombstones are not empty (src/order/rings.rs).
+local opened_key = KEYS[7 + tonumber(string.sub(rings, 1, 1))]
+local tombs_found = {}
+
+local function tomb_field(entity)
+  return string.sub(redis.sha1hex(entity), 1, 16)
+end
+
+local function tombstone_of(entity)
+  for bucket = 1, 4 do
+    if string.sub(rings, 2 + bucket, 2 + bucket) == '1' then
+      local text = redis.call('HGET', KEYS[10 + bucket], tomb_field(entity))
+      if text then
+        tombs_found[entity] = KEYS[10 + bucket]
+        return text
+      end
+    end
+  end
+end

@@ -1,0 +1,2 @@
+-- Answers a call of mode.
+return changed_mode

@@ -1,0 +1,2 @@
+-- Answers a call of skip.
+return skipped
