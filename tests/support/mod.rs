@@ -2,16 +2,21 @@
 //! randomness. A test that cannot have its server fails; it does not skip.
 #![allow(dead_code, reason = "each test program uses its own part")]
 
-use std::env;
+pub mod clock;
+
+use std::{env, path::PathBuf};
 
 use seriatim::{
     cli::PrivateRedis,
     store::{RedisSettings, RedisStore},
 };
 
+pub fn redis_program() -> PathBuf {
+    PrivateRedis::find().expect("redis-server is needed: run `make test`, which installs it")
+}
+
 pub fn redis_server(extra: &[&str]) -> PrivateRedis {
-    let program = PrivateRedis::find().expect("redis-server is needed: run `make test`, which installs it");
-    PrivateRedis::start(&program, extra).expect("redis-server starts")
+    PrivateRedis::start(&redis_program(), extra).expect("redis-server starts")
 }
 
 pub fn redis_store(url: &str) -> RedisStore {

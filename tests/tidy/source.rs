@@ -23,6 +23,10 @@ impl Source {
         self.path.ends_with(".lua")
     }
 
+    pub fn is_c(&self) -> bool {
+        self.path.ends_with(".c")
+    }
+
     pub fn is_under(&self, folder: &str) -> bool {
         self.path.starts_with(folder)
     }

@@ -60,9 +60,9 @@ pub fn check(source: &Source) -> Vec<Violation> {
     violations
 }
 
-/// Rust and Lua that we wrote.
+/// Rust, Lua and C that we wrote.
 fn is_ours(source: &Source) -> bool {
-    source.is_rust() || source.is_lua()
+    source.is_rust() || source.is_lua() || source.is_c()
 }
 
 fn lines_max(source: &Source) -> usize {
@@ -72,6 +72,8 @@ fn lines_max(source: &Source) -> usize {
 fn wrong_opening(source: &Source) -> Option<&'static str> {
     if source.is_lua() {
         (!source.text.starts_with("--")).then_some("a script opens with `--`: keys, arguments, reply")
+    } else if source.is_c() {
+        (!source.text.starts_with("/*")).then_some("a file opens with `/*`: what it is for")
     } else {
         (!source.text.starts_with("//!")).then_some("a file opens with `//!`: what it is for")
     }
@@ -107,6 +109,8 @@ mod tests {
         assert_eq!(wrong("tests/a.rs", ""), ["1 opening"]);
         assert_eq!(wrong("src/store/scripts/a.lua", "return 1\n"), ["1 opening"]);
         assert!(wrong("src/store/scripts/a.lua", "-- One.\nreturn 1\n").is_empty());
+        assert_eq!(wrong("tests/a.c", "int a;\n"), ["1 opening"]);
+        assert!(wrong("tests/a.c", "/* One. */\nint a;\n").is_empty());
         assert!(wrong("README.md", "seriatim\n").is_empty());
     }
 
