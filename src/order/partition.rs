@@ -88,6 +88,11 @@ impl<P> Default for Partition<P> {
 }
 
 impl<P: Payload> Partition<P> {
+    /// Its clock starts now.
+    pub fn new(wall: u64) -> Self {
+        Partition { clock: PartitionClock { now: 0, last: wall }, ..Partition::default() }
+    }
+
     /// Decides about events one after the other. `wall` is what the wall clock says.
     /// First it goes on with the lanes that an earlier call left half drained, so that
     /// what was promised comes before what is new.

@@ -215,13 +215,17 @@ impl MemoryStore {
         partition.lanes.lanes().flat_map(of_lane).collect()
     }
 
+    fn wall(&self) -> u64 {
+        u64::try_from(self.clock.now().as_millis()).expect("it is not that late yet")
+    }
+
     /// One call of the rules: what it probes is told to whoever listens.
     fn call<T>(
         &self,
         id: &PartitionId,
         act: impl FnOnce(&mut MemoryPartition, u64, &mut Effects<Payload>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let wall = u64::try_from(self.clock.now().as_millis()).expect("it is not that late yet");
+        let wall = self.wall();
         let (done, probes) = self.with(id, |partition| {
             let mut effects = Effects::new(partition.policy.append_max);
             Ok((act(partition, wall, &mut effects)?, effects.probes))
@@ -261,7 +265,9 @@ impl Store for MemoryStore {
         }
         for index in 0..topic.partitions {
             let id = PartitionId { topic: topic.name.as_str().into(), index };
-            let mut partition = self.partitions.entry(id).or_default();
+            let fresh =
+                || MemoryPartition { lanes: Partition::new(self.wall()), ..MemoryPartition::default() };
+            let mut partition = self.partitions.entry(id).or_insert_with(fresh);
             partition.policy = topic.policy.clone();
         }
         ready(Ok(())).boxed()

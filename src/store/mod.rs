@@ -16,7 +16,7 @@ use futures_util::{future::BoxFuture, stream::BoxStream};
 
 pub use self::{
     batch::{Batch, LaneOffers, Offer},
-    keys::{PartitionId, PartitionKeys, id_digest, partition_of, topic_key},
+    keys::{PartitionId, PartitionKeys, id_digest, partition_of, probe_channel, topic_key},
     memory::MemoryStore,
     record::{Entry, Payload, RecordError, StreamId},
     redis::{RedisSettings, RedisStore, ServerReport},

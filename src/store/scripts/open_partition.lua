@@ -43,14 +43,14 @@ redis.call('HLEN', KEYS[4])
 redis.call('HRANDFIELD', KEYS[7], 1, 'WITHVALUES')
 redis.call('HSCAN', KEYS[7], 0, 'COUNT', 1)
 redis.call('ZSCAN', KEYS[5], 0, 'COUNT', 1)
-redis.call('TIME')
+local time = redis.call('TIME')
 redis.call('PUBLISH', ARGV[6], '[]')
 redis.call('HINCRBY', KEYS[6], 'openings', 1)
 
 if not header then
   header = 'w' .. ARGV[1] .. '|p1|g' .. ARGV[4] .. '|-'
   redis.call('HSET', KEYS[6], 'header', header, 'policy', ARGV[2], 'lists', ARGV[3], 'parked_bytes', '0',
-    'clock', '0,0', 'elapsed', '0', 'mode', 'ordered,0', 'breaker', '0,0', 'rings', '0:0000',
+    'clock', '0,' .. string.format('%.0f', tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)), 'elapsed', '0', 'mode', 'ordered,0', 'breaker', '0,0', 'rings', '0:0000',
     'hand_opened', '0,0,0,0,0,0', 'hand_closed', '0,0,0,0,0,0', 'hand_tombs', '0,0,0,0,0,0')
   return { header, 1 }
 end
