@@ -236,7 +236,9 @@ fn decided(verdict: Verdict, id: Option<StreamId>) -> pb::Result {
         Verdict::Retired { epoch } => pb::Result {
             verdict: pb::Verdict::Duplicate.into(),
             reason: "retired".to_owned(),
-            detail: format!("the entity ended in epoch {epoch} some time ago; a higher epoch starts it again"),
+            detail: format!(
+                "the entity ended in epoch {epoch} some time ago; a higher epoch starts it again"
+            ),
             ..Default::default()
         },
         Verdict::Conflict => pb::Result {

@@ -209,11 +209,10 @@ impl<P: Payload> Partition<P> {
     ) {
         let degraded = self.is_degraded();
         let Partition { lanes, load, clock, gaps, due, breaker, memory, .. } = self;
-        let before = *breaker;
-        let mut turn =
-            Turn { policy, clock: CallClock::new(clock, wall), degraded, load, breaker, effects };
+        let clock = CallClock::new(clock, wall);
+        let mut turn = Turn { policy, clock, degraded, load, breaker, trouble: false, effects };
         act(&mut Lanes { lanes, gaps, due, memory }, &mut turn);
-        if *turn.breaker != before && !degraded && turn.effects.has_room(1) {
+        if turn.trouble && !degraded && turn.effects.has_room(1) {
             let since = turn.clock.now();
             if turn.breaker.is_tripped(since, &policy.breaker) {
                 turn.effects.push(Action::Edge(Edge::Degraded(DegradedBy::Breaker)));
@@ -333,7 +332,8 @@ impl<P: Payload> Lanes<'_, P> {
         let mut lane = woken.unwrap_or_else(fresh);
         verdict = lane.admit(event, turn);
         // A duplicate at first sight lies before the first sequence: no lane either.
-        let leaves_no_trace = matches!(verdict, Verdict::Refused(_) | Verdict::Again | Verdict::Duplicate { .. });
+        let leaves_no_trace =
+            matches!(verdict, Verdict::Refused(_) | Verdict::Again | Verdict::Duplicate { .. });
         if is_woken || !leaves_no_trace {
             self.memory.opened(entity);
             let due = lane.due();

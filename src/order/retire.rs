@@ -123,7 +123,14 @@ impl<P: Payload> Partition<P> {
         swept
     }
 
-    fn look_at_open(&mut self, entity: Entity, filed: Filed, now: u64, times: &Retirement, swept: &mut Swept) {
+    fn look_at_open(
+        &mut self,
+        entity: Entity,
+        filed: Filed,
+        now: u64,
+        times: &Retirement,
+        swept: &mut Swept,
+    ) {
         let Some(state) = self.lanes.get(&entity).map(|lane| lane.state()) else { return };
         let text = state.to_string();
         if state.closed && state.parked.is_none() {
@@ -182,9 +189,9 @@ impl<P: Payload> Partition<P> {
             }
         }
         // Those reported are remembered for as long as tombstones are.
-        self.memory.announced.retain(|_, announced| {
-            !matches!(announced, Announced::Missing(due) if *due + times.remember_for <= now)
-        });
+        self.memory.announced.retain(
+            |_, announced| !matches!(announced, Announced::Missing(due) if *due + times.remember_for <= now),
+        );
     }
 
     /// Where an entity stands: its lane, or what is left of it.

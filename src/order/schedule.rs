@@ -56,7 +56,10 @@ mod tests {
         assert!(waits.iter().all(|wait| (8_000..=12_000).contains(wait)));
         let mean = waits.iter().sum::<u64>() / 1000;
         assert!((9_700..=10_300).contains(&mean), "{mean}");
-        assert_ne!(jittered(10_000, &Entity::new("a").unwrap(), 0), jittered(10_000, &Entity::new("a").unwrap(), 1));
+        assert_ne!(
+            jittered(10_000, &Entity::new("a").unwrap(), 0),
+            jittered(10_000, &Entity::new("a").unwrap(), 1)
+        );
         assert_eq!(jittered(1, &Entity::new("a").unwrap(), 0), 1);
     }
 

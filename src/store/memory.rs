@@ -55,7 +55,12 @@ struct MemoryPartition {
 }
 
 impl MemoryPartition {
-    fn admit(&mut self, batch: &Batch, wall: u64, effects: &mut Effects<Payload>) -> Result<Admitted, StoreError> {
+    fn admit(
+        &mut self,
+        batch: &Batch,
+        wall: u64,
+        effects: &mut Effects<Payload>,
+    ) -> Result<Admitted, StoreError> {
         if self.events.len() + self.late.len() >= ENTRIES_MAX {
             let full =
                 format!("the embedded store is full ({ENTRIES_MAX} entries in a partition); use Redis");
@@ -292,7 +297,11 @@ impl Store for MemoryStore {
         ready(self.call(partition, elapse)).boxed()
     }
 
-    fn extend<'a>(&'a self, partition: &'a PartitionId, gap: &'a GapId) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn extend<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        gap: &'a GapId,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
         let GapId { entity, epoch, next } = gap;
         let extended = self.call(partition, |partition, wall, _| {
             partition.lanes.extend(entity, *epoch, *next, wall, &partition.policy);
@@ -349,8 +358,8 @@ impl Store for MemoryStore {
         partition: &'a PartitionId,
         count: usize,
     ) -> BoxFuture<'a, Result<Swept, StoreError>> {
-        let swept =
-            self.call(partition, |partition, wall, _| Ok(partition.lanes.sweep(wall, &partition.policy, count)));
+        let swept = self
+            .call(partition, |partition, wall, _| Ok(partition.lanes.sweep(wall, &partition.policy, count)));
         ready(swept).boxed()
     }
 

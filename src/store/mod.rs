@@ -62,7 +62,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Says that a producer of the entity is connected: the last wait for the gap at
     /// `next` may take longer.
-    fn extend<'a>(&'a self, partition: &'a PartitionId, gap: &'a GapId) -> BoxFuture<'a, Result<(), StoreError>>;
+    fn extend<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        gap: &'a GapId,
+    ) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Gives one gap up because a person wants it; `audit` is members of a JSON object
     /// that join the marker's attributes. False if that gap is not there (any more).
@@ -117,11 +121,7 @@ pub trait Store: Send + Sync + 'static {
     fn beat<'a>(&'a self, beat: &'a Beat) -> BoxFuture<'a, Result<Vec<SidecarSeen>, StoreError>>;
 
     /// Takes or keeps the right to look for lost work; false if somebody else has it.
-    fn lead_reconciler<'a>(
-        &'a self,
-        owner: &'a str,
-        for_ms: u64,
-    ) -> BoxFuture<'a, Result<bool, StoreError>>;
+    fn lead_reconciler<'a>(&'a self, owner: &'a str, for_ms: u64) -> BoxFuture<'a, Result<bool, StoreError>>;
 
     /// The state of an entity's lane, as durable as a verdict. `None` if unknown.
     fn resume<'a>(

@@ -147,7 +147,8 @@ pub fn policy_text(policy: &Policy) -> String {
 /// The policy's lists as JSON, or nothing if all are empty.
 pub fn lists_text(policy: &Policy) -> String {
     let Policy { rollout, terminal_types, lifecycle, .. } = policy;
-    if rollout.allow.is_empty() && rollout.deny.is_empty() && terminal_types.is_empty() && lifecycle.is_none() {
+    if rollout.allow.is_empty() && rollout.deny.is_empty() && terminal_types.is_empty() && lifecycle.is_none()
+    {
         return String::new();
     }
     let lifecycle = lifecycle.as_ref().map(|lifecycle| {

@@ -1,15 +1,20 @@
-//! Random histories: what several producers might send, right and wrong.
+//! Random histories: what several producers, clocks and operators might do, right and
+//! wrong.
 
-use std::{collections::HashMap, fmt::Write};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use seriatim::{
     order::{
-        Entity, Epoch, Event, LaneState, LatePlace, NUMBER_MAX, Ordering, Policy, Position, Ranges, Sequence,
+        BreakerPolicy, Entity, Epoch, Event, LaneState, LatePlace, Lifecycle, NUMBER_MAX, Ordering, Overflow,
+        Policy, Position, Ranges, Retirement, Rollout, Sequence,
     },
-    store::{Batch, MemoryStore, Numbering, Offer, PartitionId, Payload, Store, TopicSpec},
+    store::{Batch, GapId, MemoryStore, Numbering, Offer, PartitionId, Payload, Store, TopicSpec},
 };
 
-use super::support::Random;
+use super::{
+    step::{Call, Step},
+    support::Random,
+};
 
 pub struct History {
     pub topic: TopicSpec,
@@ -18,26 +23,26 @@ pub struct History {
     entities: Vec<Entity>,
     epochs: Vec<u64>,
     ids: u64,
+    kind: Kind,
+}
+
+/// What a history is mostly about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
     /// Nearly everything in order, so that the fast path is taken.
-    calm: bool,
+    Calm,
+    /// Everything that can happen to a gap.
+    Troubled,
+    /// Lanes grow old, are retired and come back.
+    Old,
 }
 
 impl History {
     pub fn begin(random: &mut Random) -> Self {
         let numbering = if random.percent(12) { Numbering::Assigned } else { Numbering::Producer };
         let first = boundary(random).min(NUMBER_MAX - 2_000);
-        let policy = Policy {
-            first: Sequence::new(first).unwrap(),
-            ordering: if random.percent(15) { Ordering::Off } else { Ordering::Enforce },
-            late: if random.percent(50) { LatePlace::Aside } else { LatePlace::Inline },
-            parked_max: random.within(1, 8),
-            parked_bytes_max: random.within(10, 120),
-            partition_parked_max: random.within(3, 20),
-            partition_parked_bytes_max: random.within(40, 400),
-            ahead_max: random.within(3, 14),
-            append_max: random.within(2, 12),
-        };
         let entities = entities(random);
+        let policy = policy(random, Sequence::new(first).unwrap(), &entities);
         let epoch = boundary(random).min(NUMBER_MAX - 300);
         let mut history = History {
             topic: TopicSpec { name: "differential".into(), partitions: 1, numbering, policy },
@@ -45,13 +50,80 @@ impl History {
             epochs: vec![epoch; entities.len()],
             entities,
             ids: 0,
-            calm: random.percent(35),
+            kind: match random.below(100) {
+                0..=29 => Kind::Calm,
+                30..=84 => Kind::Troubled,
+                _ => Kind::Old,
+            },
         };
+        if history.is_calm() {
+            history.topic.policy.ordering = Ordering::Enforce;
+            history.topic.policy.lifecycle = None;
+        }
         let enforced = history.topic.policy.ordering == Ordering::Enforce;
-        if numbering == Numbering::Producer && enforced && !history.calm {
+        if numbering == Numbering::Producer && enforced && !history.is_calm() {
             history.plant(random, first);
         }
         history
+    }
+
+    pub async fn next_step(
+        &mut self,
+        random: &mut Random,
+        memory: &MemoryStore,
+        partition: &PartitionId,
+    ) -> Step {
+        let clock_ms = match random.below(100) {
+            _ if self.is_calm() => random.below(20) as i64,
+            0..=39 => 0,
+            40..=59 => random.below(130) as i64,
+            60..=94 => random.within(100, 600) as i64,
+            95..=97 => random.within(10_000, 10_000_000) as i64,
+            _ => -(random.within(1, 10_000_000) as i64),
+        };
+        let entity = random.pick(&self.entities).clone();
+        let call = match (self.kind, random.below(1000)) {
+            (Kind::Troubled, 0..=119) => Call::Elapse { lanes_max: random.within(1, 5) as usize },
+            (Kind::Troubled, 120..=134) => Call::Extend(self.gap(random, entity, memory, partition).await),
+            (Kind::Troubled, 135..=149) => Call::Skip(self.gap(random, entity, memory, partition).await),
+            (Kind::Troubled, 150..=164) => Call::SetDegraded(random.percent(40)),
+            (Kind::Troubled, 165..=169) | (Kind::Old, 0..=399) => Call::Sweep,
+            (Kind::Troubled, 170..=177) | (Kind::Old, 400..=409) => {
+                Call::Policy(Box::new(self.change_policy(random)))
+            }
+            (Kind::Troubled, 178..=182) | (Kind::Old, 410..=439) | (Kind::Calm, 0..=4) => {
+                Call::Announce { entity, within_ms: random.within(1, 2_000) }
+            }
+            (Kind::Old, 440..=499) => Call::Elapse { lanes_max: 5 },
+            (Kind::Calm, 5..=19) => Call::Sweep,
+            (Kind::Calm | Kind::Troubled | Kind::Old, _) => {
+                Call::Admit(self.next_batch(random, memory, partition).await)
+            }
+        };
+        Step { clock_ms, call }
+    }
+
+    fn is_calm(&self) -> bool {
+        self.kind == Kind::Calm
+    }
+
+    /// The entity's gap, or nearly.
+    async fn gap(
+        &self,
+        random: &mut Random,
+        entity: Entity,
+        memory: &MemoryStore,
+        partition: &PartitionId,
+    ) -> GapId {
+        let lane = memory.resume(partition, &entity).await.unwrap();
+        let (epoch, next) = lane.map_or((0, 0), |lane| (lane.epoch.get(), lane.next.get()));
+        let next = (next + u64::from(random.percent(10))).min(NUMBER_MAX);
+        GapId { entity, epoch: Epoch::new(epoch).unwrap(), next: Sequence::new(next).unwrap() }
+    }
+
+    fn change_policy(&mut self, random: &mut Random) -> Policy {
+        self.topic.policy = policy(random, self.topic.policy.first, &self.entities);
+        self.topic.policy.clone()
     }
 
     fn plant(&mut self, random: &mut Random, first: u64) {
@@ -73,7 +145,7 @@ impl History {
         }
     }
 
-    pub async fn next_batch(
+    async fn next_batch(
         &mut self,
         random: &mut Random,
         memory: &MemoryStore,
@@ -85,7 +157,7 @@ impl History {
         for _ in 0..size {
             let at = random.below(self.entities.len() as u64) as usize;
             let sequence = match following.get(&at) {
-                Some(sequence) if self.calm || random.percent(40) => *sequence,
+                Some(sequence) if self.is_calm() || random.percent(40) => *sequence,
                 _ => {
                     let lane = memory.resume(partition, &self.entities[at]).await.unwrap();
                     self.sequence(random, lane.as_ref())
@@ -109,7 +181,7 @@ impl History {
             let range = random.pick(&ranges);
             random.within(range.first.get(), range.last.get())
         };
-        if self.calm && random.percent(99) {
+        if self.is_calm() && random.percent(99) {
             return next;
         }
         let sequence = match (random.below(100), lane) {
@@ -150,7 +222,7 @@ impl History {
             event: Event {
                 epoch: Epoch::new(epoch).unwrap(),
                 position,
-                terminal: sequence % 23 == 22 && !(self.calm && random.percent(97)),
+                terminal: sequence % 11 == 10 && !(self.is_calm() && random.percent(97)),
                 payload: Payload {
                     kind: format!("k{}", sequence % 3).into(),
                     attrs: format!(r#"{{"n":{}}}"#, random.below(3)).into(),
@@ -167,15 +239,65 @@ impl History {
     }
 }
 
-pub fn describe(batch: &Batch) -> String {
-    let mut line = String::from(" ");
-    for offer in batch.offers() {
-        let event = &offer.event;
-        let data = String::from_utf8_lossy(&event.payload.data);
-        let flag = if event.terminal { " terminal" } else { "" };
-        write!(line, " [{:.12?} {}/{:?} {data:?}{flag}]", offer.entity, event.epoch, event.position).unwrap();
+fn policy(random: &mut Random, first: Sequence, entities: &[Entity]) -> Policy {
+    let waits = (0..random.within(1, 3)).map(|_| random.within(1, 1_500)).collect();
+    let some = |random: &mut Random, chance: u64| {
+        let names = entities.iter().map(ToString::to_string).collect::<Vec<_>>();
+        names.into_iter().filter(|_| random.percent(chance)).collect::<Vec<_>>()
+    };
+    let (mut allow, deny) =
+        if random.percent(10) { (some(random, 30), some(random, 30)) } else { Default::default() };
+    if random.percent(3) {
+        allow.push("x*".to_owned());
     }
-    line
+    Policy {
+        first,
+        ordering: match random.below(100) {
+            0..=11 => Ordering::Off,
+            12..=25 => Ordering::Shadow,
+            _ => Ordering::Enforce,
+        },
+        rollout: Rollout { percent: if random.percent(15) { random.below(101) } else { 100 }, allow, deny },
+        late: if random.percent(50) { LatePlace::Aside } else { LatePlace::Inline },
+        overflow: if random.percent(50) { Overflow::Skip } else { Overflow::Refuse },
+        parked_max: random.within(1, 8),
+        parked_bytes_max: random.within(10, 120),
+        partition_parked_max: random.within(3, 20),
+        partition_parked_bytes_max: random.within(40, 400),
+        ahead_max: random.within(3, 14),
+        append_max: random.within(2, 12),
+        gap_waits: waits,
+        gap_wait_live: random.within(1, 6_000),
+        parked_age_max: random.within(200, 6_000),
+        terminal_wait: random.within(1, 1_000),
+        breaker: BreakerPolicy {
+            skips: if random.percent(60) { random.within(1, 3) } else { 0 },
+            window: random.within(1, 2_000),
+            hold: random.within(0, 500),
+        },
+        terminal_types: if random.percent(10) { BTreeSet::from(["k2".to_owned()]) } else { BTreeSet::new() },
+        lifecycle: random.percent(15).then(|| lifecycle(random)),
+        retirement: Retirement {
+            stuck_after: random.within(1, 500),
+            retire_after: random.within(1, 500),
+            idle_retire_after: if random.percent(50) { random.within(1, 800) } else { 0 },
+            remember_for: random.within(1, 1_500),
+        },
+        announced_max: random.within(1, 4),
+    }
+}
+
+fn lifecycle(random: &mut Random) -> Lifecycle {
+    let types = ["k0", "k1", "k2"];
+    let some = |random: &mut Random| {
+        types.into_iter().filter(|_| random.percent(40)).map(str::to_owned).collect::<BTreeSet<_>>()
+    };
+    let transitions: BTreeMap<String, BTreeSet<String>> = types
+        .into_iter()
+        .map(|kind| (kind.to_owned(), some(random)))
+        .filter(|(_, next)| !next.is_empty())
+        .collect();
+    Lifecycle { initial: some(random), transitions }
 }
 
 /// 0, a small number, or a power of 2 or 10, give or take one.

@@ -1,23 +1,56 @@
 //! Both engines side by side, and the comparison after each step.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 use seriatim::{
-    order::{Order, Place, Verdict},
+    clock::Clock,
+    order::{Entity, Filed, Hand, Note, PartitionMode, Place, Probe, Ring},
     store::{
-        Admitted, Batch, Entry, MemoryStore, PartitionId, PartitionKeys, Path, RedisStore, Store, StreamId,
+        Admitted, Elapsed, Entry, MemoryStore, PartitionId, PartitionKeys, RedisStore, Store, StreamId,
+        TopicSpec, probe_channel,
     },
 };
 
-use super::{history::History, support};
+use super::{
+    history::History,
+    step::{Call, Step},
+    support::{self, clock::RedisClock},
+};
 
-pub struct Pair {
+/// The wall clock of the Rust engine: the same as that of the server.
+#[derive(Default)]
+struct Wall(AtomicU64);
+
+impl Clock for Wall {
+    fn now(&self) -> Duration {
+        Duration::from_millis(self.0.load(Ordering::Relaxed))
+    }
+
+    fn sleep(&self, _: Duration) -> BoxFuture<'static, ()> {
+        unreachable!("no engine sleeps")
+    }
+}
+
+pub struct Pair<'a> {
     pub memory: MemoryStore,
     pub partition: PartitionId,
+    topic: TopicSpec,
+    clock: &'a RedisClock,
+    wall: Arc<Wall>,
     redis: RedisStore,
     keys: PartitionKeys,
     direct: MultiplexedConnection,
+    /// What each engine asks producers for.
+    probes: (BoxStream<'static, Vec<Probe>>, redis::aio::PubSub),
     /// How far each engine's streams were compared: events and late.
     read: [(StreamId, StreamId); 2],
 }
@@ -25,12 +58,28 @@ pub struct Pair {
 type Difference = String;
 type RawEntries = Vec<(String, Vec<Vec<u8>>)>;
 
-struct Looked {
-    events: Vec<Entry>,
-    late: Vec<Entry>,
-    states: Vec<Option<String>>,
-    /// Lanes, parked events, parked bytes.
-    sizes: (u64, u64, u64),
+/// What a step did, for the coverage.
+#[derive(Default)]
+pub struct Seen {
+    pub admitted: Option<Admitted>,
+    pub elapsed: Option<Elapsed>,
+    pub notes: Vec<Note>,
+    pub entries: Vec<Entry>,
+    pub findings: usize,
+    pub retired: u64,
+    pub forgotten: u64,
+}
+
+/// Everything that is in a partition besides its streams.
+#[derive(Debug, PartialEq, Eq)]
+struct Content {
+    lanes: BTreeMap<String, String>,
+    gaps: Vec<(String, u64)>,
+    /// Parked events and bytes.
+    parked: (u64, u64),
+    clock: String,
+    mode: String,
+    breaker: String,
 }
 
 fn read(entries: RawEntries) -> Vec<Entry> {
@@ -41,9 +90,15 @@ fn read(entries: RawEntries) -> Vec<Entry> {
     entries.into_iter().map(entry).collect()
 }
 
-impl Pair {
-    pub async fn open(url: &str, history: &History) -> Self {
-        let (memory, redis) = (MemoryStore::default(), support::redis_store(url));
+fn same<T: PartialEq + std::fmt::Debug>(what: &str, rust: &T, lua: &T) -> Result<(), Difference> {
+    if rust == lua { Ok(()) } else { Err(format!("{what}:\n  rust {rust:?}\n  lua  {lua:?}")) }
+}
+
+impl<'a> Pair<'a> {
+    pub async fn open(url: &str, clock: &'a RedisClock, history: &History) -> Self {
+        let wall = Arc::new(Wall::default());
+        wall.0.store(clock.now_ms(), Ordering::Relaxed);
+        let (memory, redis) = (MemoryStore::new(wall.clone()), support::redis_store(url));
         let partition = PartitionId { topic: history.topic.name.as_str().into(), index: 0 };
         let keys = PartitionKeys::new(&partition);
         memory.open(&history.topic).await.unwrap();
@@ -54,83 +109,181 @@ impl Pair {
             memory.restore(&partition, entity.clone(), state.clone());
             let _: () = direct.hset(&keys.lanes, entity.as_str(), state.to_string()).await.unwrap();
         }
-        Pair { memory, partition, redis, keys, direct, read: Default::default() }
+        let of_memory = memory.probes(&history.topic.name).await.unwrap();
+        let mut of_redis = client.get_async_pubsub().await.unwrap();
+        of_redis.subscribe(probe_channel(&partition)).await.unwrap();
+        Pair {
+            memory,
+            partition,
+            topic: history.topic.clone(),
+            clock,
+            wall,
+            redis,
+            keys,
+            direct,
+            probes: (of_memory, of_redis),
+            read: Default::default(),
+        }
     }
 
     pub async fn close(self) {
         self.redis.delete_topic(&self.partition.topic).await.unwrap();
     }
 
-    /// Offers the batch to both; returns what was seen, or how they differ.
-    pub async fn step(
-        &mut self,
-        batch: &Batch,
-        compare_all: bool,
-    ) -> Result<BTreeSet<&'static str>, Difference> {
-        let by_rust = self.memory.admit(&self.partition, batch).await.map_err(|e| format!("rust: {e}"))?;
-        let by_lua = self.redis.admit(&self.partition, batch).await.map_err(|e| format!("lua: {e}"))?;
-        compare_admitted(&by_rust, &by_lua)?;
-        let mut seen = seen_in(&by_lua);
-        let lua = self.look(batch).await;
-        for (at, place, of_lua) in [(0, Place::Events, lua.events), (1, Place::Late, lua.late)] {
-            for entry in self.compare_stream(at, place, of_lua).await? {
-                if entry.order == Order::Marker {
-                    seen.insert(if entry.kind == "seriatim.gap" { "marker gap" } else { "marker epoch" });
-                }
-            }
+    /// Does the step in both; returns what was seen, or how they differ.
+    pub async fn step(&mut self, step: &Step, compare_all: bool) -> Result<Seen, Difference> {
+        self.clock.step(step.clock_ms);
+        self.wall.0.store(self.clock.now_ms(), Ordering::Relaxed);
+        let mut seen = self.call(&step.call).await?;
+        let (content, events, late) = self.lua_look().await;
+        for (at, place, lua) in [(0, Place::Events, events), (1, Place::Late, late)] {
+            seen.entries.extend(self.compare_stream(at, place, lua).await?);
         }
-        for (lane, of_lua) in batch.lanes().zip(lua.states) {
-            let entity = &lane[0].entity;
-            let of_rust = self.memory.resume(&self.partition, entity).await.unwrap();
-            if of_rust.as_ref().map(ToString::to_string) != of_lua {
-                return Err(format!("state of {entity:?}: rust {of_rust:?}, lua {of_lua:?}"));
-            }
+        same("content", &self.rust_content(), &content)?;
+        if seen.notes.contains(&Note::Probed) {
+            let lua = self.lua_probes().await;
+            let rust = std::iter::from_fn(|| self.probes.0.next().now_or_never().flatten());
+            same("probes", &rust.flatten().collect::<Vec<_>>(), &lua)?;
         }
-        let rust = self.memory.measure(&self.partition).await.unwrap();
-        let sizes = (rust.lanes, rust.parked, rust.parked_bytes);
-        if sizes != lua.sizes {
-            return Err(format!("lanes, parked, parked bytes: rust {sizes:?}, lua {:?}", lua.sizes));
-        }
-        if compare_all {
+        if compare_all || matches!(step.call, Call::Sweep) {
             self.compare_parked().await?;
+            self.compare_memory().await?;
         }
         Ok(seen)
     }
 
+    async fn call(&mut self, call: &Call) -> Result<Seen, Difference> {
+        let (id, mut seen) = (&self.partition, Seen::default());
+        /// Calls a method of both stores.
+        macro_rules! both {
+            ($method:ident($($argument:expr),*)) => {{
+                let rust = self.memory.$method($($argument),*).await.map_err(|e| format!("rust: {e}"))?;
+                let lua = self.redis.$method($($argument),*).await.map_err(|e| format!("lua: {e}"))?;
+                (rust, lua)
+            }};
+        }
+        match call {
+            Call::Admit(batch) => {
+                let (rust, lua) = both!(admit(id, batch));
+                compare_admitted(&rust, &lua)?;
+                seen.notes.clone_from(&lua.notes);
+                seen.admitted = Some(lua);
+            }
+            Call::Elapse { lanes_max } => {
+                let (rust, lua) = both!(elapse(id, *lanes_max));
+                same("elapsed", &rust, &lua)?;
+                seen.notes.clone_from(&lua.notes);
+                seen.elapsed = Some(lua);
+            }
+            Call::Extend(gap) => drop(both!(extend(id, gap))),
+            Call::Skip(gap) => {
+                let (rust, lua) = both!(skip(id, gap, r#""by":"ops""#));
+                same("skipped", &rust, &lua)?;
+            }
+            Call::SetDegraded(degraded) => {
+                let (rust, lua) = both!(set_degraded(id, *degraded));
+                same("mode changed", &rust, &lua)?;
+            }
+            Call::Announce { entity, within_ms } => {
+                let (rust, lua) = both!(announce(id, entity, *within_ms));
+                same("announced", &rust, &lua)?;
+            }
+            Call::Sweep => {
+                // All at once: within a bucket the engines go by different orders.
+                let (rust, lua) = both!(sweep(id, 1_000));
+                same("swept", &rust, &lua)?;
+                (seen.findings, seen.retired, seen.forgotten) =
+                    (lua.findings.len(), lua.retired, lua.forgotten);
+            }
+            Call::Policy(policy) => {
+                self.topic.policy = (**policy).clone();
+                both!(open(&self.topic));
+            }
+        }
+        Ok(seen)
+    }
+
+    fn rust_content(&self) -> Content {
+        self.memory.inspect(&self.partition, |partition| {
+            let (clock, breaker) = (partition.clock(), partition.breaker());
+            Content {
+                lanes: partition.lanes().map(|(e, lane)| (e.to_string(), lane.state().to_string())).collect(),
+                gaps: partition.gaps().map(|(entity, due)| (entity.to_string(), due)).collect(),
+                parked: partition.parked(),
+                clock: format!("{},{}", clock.now, clock.last),
+                mode: match partition.mode() {
+                    PartitionMode::Ordered => "ordered,0".to_owned(),
+                    PartitionMode::Degraded { by, since } => format!("{},{since}", by.name()),
+                },
+                breaker: format!("{},{}", breaker.level, breaker.at),
+            }
+        })
+    }
+
     /// What a step left behind in Redis, in one round trip.
-    async fn look(&mut self, batch: &Batch) -> Looked {
-        let [(_, events), (_, late)] = self.read;
-        let entities: Vec<&str> = batch.lanes().map(|lane| lane[0].entity.as_str()).collect();
+    async fn lua_look(&mut self) -> (Content, Vec<Entry>, Vec<Entry>) {
+        let (keys, [(_, events), (_, late)]) = (&self.keys, self.read);
         let mut pipe = redis::pipe();
-        pipe.cmd("XRANGE").arg(&self.keys.events).arg(format!("({events}")).arg("+");
-        pipe.cmd("XRANGE").arg(&self.keys.late).arg(format!("({late}")).arg("+");
-        // The sentinel makes an empty batch a valid HMGET.
-        pipe.cmd("HMGET").arg(&self.keys.lanes).arg(&entities).arg("");
-        pipe.cmd("HLEN").arg(&self.keys.lanes).cmd("HLEN").arg(&self.keys.parked);
-        pipe.cmd("HGET").arg(&self.keys.meta).arg("parked_bytes");
-        let (events, late, states, lanes, parked, bytes): (RawEntries, RawEntries, _, u64, u64, u64) =
+        pipe.cmd("HGETALL").arg(&keys.lanes);
+        pipe.cmd("ZRANGE").arg(&keys.gaps).arg(0).arg(-2).arg("WITHSCORES");
+        pipe.cmd("HLEN").arg(&keys.parked);
+        pipe.cmd("HMGET").arg(&keys.meta).arg("parked_bytes").arg("clock").arg("mode").arg("breaker");
+        pipe.cmd("XRANGE").arg(&keys.events).arg(format!("({events}")).arg("+");
+        pipe.cmd("XRANGE").arg(&keys.late).arg(format!("({late}")).arg("+");
+        type Meta = (u64, String, String, String);
+        type Replies = (BTreeMap<String, String>, Vec<(String, f64)>, u64, Meta, RawEntries, RawEntries);
+        let (mut lanes, gaps, parked, (bytes, clock, mode, breaker), events, late): Replies =
             pipe.query_async(&mut self.direct).await.unwrap();
-        Looked { events: read(events), late: read(late), states, sizes: (lanes - 1, parked - 1, bytes) }
+        lanes.remove("");
+        let gaps = gaps.into_iter().map(|(entity, due)| (entity, due as u64)).collect();
+        let content = Content { lanes, gaps, parked: (parked - 1, bytes), clock, mode, breaker };
+        (content, read(events), read(late))
     }
 
     async fn compare_stream(
         &mut self,
         at: usize,
         place: Place,
-        of_lua: Vec<Entry>,
+        lua: Vec<Entry>,
     ) -> Result<Vec<Entry>, Difference> {
-        let of_rust = self.memory.read(&self.partition, place, self.read[at].0, 1000).await.unwrap();
-        let without_ids = of_rust.iter().zip(&of_lua).map(|(rust, lua)| Entry { id: lua.id, ..rust.clone() });
-        if of_rust.len() != of_lua.len() || !without_ids.eq(of_lua.iter().cloned()) {
-            return Err(format!("{place:?}: rust appended {of_rust:#?}, lua {of_lua:#?}"));
-        }
-        if let (Some(rust), Some(lua)) = (of_rust.last(), of_lua.last()) {
+        let rust = self.memory.read(&self.partition, place, self.read[at].0, 1000).await.unwrap();
+        if let (Some(rust), Some(lua)) = (rust.last(), lua.last()) {
             self.read[at] = (rust.id, lua.id);
         }
-        Ok(of_lua)
+        let without_id = |entries: &[Entry]| {
+            entries.iter().map(|e| Entry { id: StreamId::default(), ..e.clone() }).collect::<Vec<_>>()
+        };
+        same(&format!("{place:?}"), &without_id(&rust), &without_id(&lua))?;
+        Ok(lua)
     }
 
-    /// Every parked event, byte for byte, and every lane's state.
+    /// Everything that was published up to now.
+    async fn lua_probes(&mut self) -> Vec<Probe> {
+        let channel = probe_channel(&self.partition);
+        let _: () = self.direct.publish(channel, "end").await.unwrap();
+        let mut words = Vec::new();
+        let mut messages = self.probes.1.on_message();
+        loop {
+            let payload: String = messages.next().await.unwrap().get_payload().unwrap();
+            match payload.as_str() {
+                "end" => break,
+                payload => words.extend(serde_json::from_str::<Vec<String>>(payload).unwrap()),
+            }
+        }
+        let number = |digits: &str| digits.parse::<u64>().unwrap();
+        let probe = |words: &[String]| Probe {
+            entity: Entity::new(&words[0]).unwrap(),
+            epoch: seriatim::order::Epoch::new(number(&words[1])).unwrap(),
+            missing: seriatim::order::Range {
+                first: seriatim::order::Sequence::new(number(&words[2])).unwrap(),
+                last: seriatim::order::Sequence::new(number(&words[3])).unwrap(),
+            },
+            is_last: words[4] == "1",
+        };
+        words.chunks(5).map(probe).collect()
+    }
+
+    /// Every parked event, byte for byte.
     async fn compare_parked(&mut self) -> Result<(), Difference> {
         let of_rust: BTreeMap<String, String> = self
             .memory
@@ -146,42 +299,72 @@ impl Pair {
             .collect();
         let mut of_lua: BTreeMap<String, String> = self.direct.hgetall(&self.keys.parked).await.unwrap();
         of_lua.remove("");
-        if of_rust != of_lua {
-            return Err(format!("parked: rust {of_rust:?}, lua {of_lua:?}"));
+        same("parked", &of_rust, &of_lua)
+    }
+
+    /// Lanes by age, tombstones, announcements.
+    async fn compare_memory(&mut self) -> Result<(), Difference> {
+        let filed = |filed: &Filed| match filed {
+            None => String::new(),
+            Some((since, text)) => format!("{since}|{text}"),
+        };
+        let (opened, closed, tombs, announced) = self.memory.inspect(&self.partition, |partition| {
+            let memory = partition.memory();
+            let announced: BTreeMap<String, i64> = memory
+                .announced
+                .iter()
+                .map(|(entity, announced)| match announced {
+                    seriatim::order::Announced::Due(due) => (entity.to_string(), *due as i64),
+                    seriatim::order::Announced::Missing(due) => (entity.to_string(), -(*due as i64)),
+                })
+                .collect();
+            let tombs = buckets(&memory.tombs, |state| state.to_string());
+            (buckets(&memory.opened, filed), buckets(&memory.closed, filed), tombs, announced)
+        });
+        let mut of_lua: BTreeMap<String, f64> = BTreeMap::new();
+        let scores: Vec<(String, f64)> =
+            self.direct.zrange_withscores(&self.keys.announced, 0, -2).await.unwrap();
+        of_lua.extend(scores);
+        let of_lua = of_lua.into_iter().map(|(entity, due)| (entity, due as i64)).collect();
+        same("announced", &announced, &of_lua)?;
+        for (name, (rust, hand), keys) in [
+            ("opened", opened, self.keys.opened.clone()),
+            ("closed", closed, self.keys.closed.clone()),
+            ("tombs", tombs, self.keys.tombs.clone()),
+        ] {
+            let stored: String = self.direct.hget(&self.keys.meta, format!("hand_{name}")).await.unwrap();
+            let Hand { current, turned, ended } = hand;
+            let [a, b, c, d] = ended;
+            same(&format!("hand {name}"), &format!("{current},{turned},{a},{b},{c},{d}"), &stored)?;
+            for (bucket, key) in rust.into_iter().zip(keys) {
+                let mut of_lua: BTreeMap<String, String> = self.direct.hgetall(&key).await.unwrap();
+                of_lua.remove("");
+                if name == "tombs" {
+                    // Redis keeps digests of the names.
+                    let mut rust: Vec<&String> = bucket.values().collect();
+                    let mut lua: Vec<&String> = of_lua.values().collect();
+                    rust.sort();
+                    lua.sort();
+                    same(&key, &rust, &lua)?;
+                } else {
+                    same(&key, &bucket, &of_lua)?;
+                }
+            }
         }
         Ok(())
     }
 }
 
-fn compare_admitted(rust: &Admitted, lua: &Admitted) -> Result<(), Difference> {
-    let facts = |a: &Admitted| (a.more, a.drained, a.after_terminal);
-    let verdicts = |a: &Admitted| a.decisions.iter().map(|d| (d.verdict, d.id.is_some())).collect::<Vec<_>>();
-    if facts(rust) != facts(lua) || verdicts(rust) != verdicts(lua) {
-        return Err(format!("rust decided {rust:?}\nlua decided {lua:?}"));
-    }
-    Ok(())
+fn buckets<T>(ring: &Ring<T>, show: impl Fn(&T) -> String) -> (Vec<BTreeMap<String, String>>, Hand) {
+    let bucket = |bucket: &BTreeMap<Entity, T>| {
+        bucket.iter().map(|(entity, value)| (entity.to_string(), show(value))).collect()
+    };
+    (ring.buckets().iter().map(bucket).collect(), ring.hand())
 }
 
-fn seen_in(admitted: &Admitted) -> BTreeSet<&'static str> {
-    let of_verdict = |verdict| match verdict {
-        Verdict::Released { .. } => "RELEASED",
-        Verdict::Parked { .. } => "PARKED",
-        Verdict::Passed { .. } => "PASSED",
-        Verdict::Duplicate { .. } => "DUPLICATE",
-        Verdict::Late { .. } => "LATE",
-        Verdict::Conflict => "CONFLICT",
-        Verdict::Stale { .. } => "STALE",
-        Verdict::Refused(_) => "REFUSED",
-        Verdict::Again => "again",
-    };
-    let mut seen: BTreeSet<_> =
-        admitted.decisions.iter().map(|decision| of_verdict(decision.verdict)).collect();
-    seen.insert(if admitted.path == Path::Fast { "fast path" } else { "slow path" });
-    if admitted.more {
-        seen.insert("more");
-    }
-    if admitted.after_terminal > 0 {
-        seen.insert("after terminal");
-    }
-    seen
+fn compare_admitted(rust: &Admitted, lua: &Admitted) -> Result<(), Difference> {
+    let verdicts = |a: &Admitted| a.decisions.iter().map(|d| (d.verdict, d.id.is_some())).collect::<Vec<_>>();
+    same("verdicts", &verdicts(rust), &verdicts(lua))?;
+    let facts = |a: &Admitted| (a.more, a.drained, a.after_terminal, a.notes.clone());
+    same("more, drained, after terminal, notes", &facts(rust), &facts(lua))
 }

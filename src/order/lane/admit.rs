@@ -97,7 +97,12 @@ impl<P: Payload> Lane<P> {
         true
     }
 
-    pub(super) fn admit_below_next(&mut self, sequence: Sequence, event: Event<P>, turn: &mut Turn<'_, P>) -> Verdict {
+    pub(super) fn admit_below_next(
+        &mut self,
+        sequence: Sequence,
+        event: Event<P>,
+        turn: &mut Turn<'_, P>,
+    ) -> Verdict {
         if !self.missing.contains(sequence) {
             return Verdict::Duplicate { sequence };
         }

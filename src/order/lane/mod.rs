@@ -65,6 +65,8 @@ pub(super) struct Turn<'a, P> {
     pub degraded: bool,
     pub load: &'a mut Load,
     pub breaker: &'a mut Breaker,
+    /// A skip in this call spoke of trouble.
+    pub trouble: bool,
     pub effects: &'a mut Effects<P>,
 }
 
@@ -76,6 +78,7 @@ impl<P> Turn<'_, P> {
     /// A skip that speaks of trouble: one more for the breaker.
     fn note_trouble(&mut self, reason: SkipReason) {
         self.note(Note::Skipped(reason));
+        self.trouble = true;
         let now = self.clock.now();
         self.breaker.hit(now, &self.policy.breaker);
     }

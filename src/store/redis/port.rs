@@ -7,8 +7,8 @@ use super::RedisStore;
 use crate::{
     order::{Announcement, Entity, LaneState, Place, Probe, Swept},
     store::{
-        Admitted, Batch, Beat, Elapsed, Entry, GapId, Measure, OpenError, PartitionId, RepairCursor, Repaired,
-        SidecarSeen, Store, StoreError, StoreKind, StreamId, TopicRecord, TopicSpec,
+        Admitted, Batch, Beat, Elapsed, Entry, GapId, Measure, OpenError, PartitionId, RepairCursor,
+        Repaired, SidecarSeen, Store, StoreError, StoreKind, StreamId, TopicRecord, TopicSpec,
     },
 };
 
@@ -41,7 +41,11 @@ impl Store for RedisStore {
         self.elapse_partition(partition, lanes_max).boxed()
     }
 
-    fn extend<'a>(&'a self, partition: &'a PartitionId, gap: &'a GapId) -> BoxFuture<'a, Result<(), StoreError>> {
+    fn extend<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        gap: &'a GapId,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
         self.extend_gap(partition, gap).boxed()
     }
 
@@ -99,11 +103,7 @@ impl Store for RedisStore {
         self.beat_once(beat).boxed()
     }
 
-    fn lead_reconciler<'a>(
-        &'a self,
-        owner: &'a str,
-        for_ms: u64,
-    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+    fn lead_reconciler<'a>(&'a self, owner: &'a str, for_ms: u64) -> BoxFuture<'a, Result<bool, StoreError>> {
         self.take_lead(owner, for_ms).boxed()
     }
 
