@@ -247,7 +247,11 @@ impl Metrics {
         r.register("retired", "Lanes that became tombstones", self.retired.clone());
         r.register("repaired", "What the reconciler found out of place, by kind", self.repaired.clone());
         r.register("reloads", "Times the configuration was read again, by outcome", self.reloads.clone());
-        r.register("sidecars", "Sidecars that gave a sign of life lately, this one too", self.sidecars.clone());
+        r.register(
+            "sidecars",
+            "Sidecars that gave a sign of life lately, this one too",
+            self.sidecars.clone(),
+        );
         r.register("batch_events", "Events per call that admits a batch", self.batch_events.clone());
         r.register("in_flight_events", "Events received and not yet answered", self.in_flight_events.clone());
         r.register_with_unit(

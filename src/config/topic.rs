@@ -6,9 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ConfigError;
 use crate::{
-    order::{
-        BreakerPolicy, LatePlace, Lifecycle, Ordering, Overflow, Policy, Retirement, Rollout, Sequence,
-    },
+    order::{BreakerPolicy, LatePlace, Lifecycle, Ordering, Overflow, Policy, Retirement, Rollout, Sequence},
     store::{Numbering, TopicSpec},
 };
 

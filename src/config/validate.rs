@@ -161,7 +161,9 @@ impl TopicConfig {
     fn validate_times(&self, key: &impl Fn(&str) -> String) -> Result<(), ConfigError> {
         require((1..=GAP_WAITS_MAX).contains(&self.gap_waits_ms.len()), &key("gap_waits_ms"), || {
             let count = self.gap_waits_ms.len();
-            format!("a schedule has 1 to {GAP_WAITS_MAX} waits, this one has {count}; write for example [10000, 20000]")
+            format!(
+                "a schedule has 1 to {GAP_WAITS_MAX} waits, this one has {count}; write for example [10000, 20000]"
+            )
         })?;
         for wait in &self.gap_waits_ms {
             at_least(&key("gap_waits_ms"), *wait, 1)?;
@@ -215,7 +217,9 @@ impl TopicConfig {
         };
         if let Some(odd) = named.iter().find(|name| !is_plain(name)) {
             return require(false, &key("lifecycle"), || {
-                format!("{odd:?} is no type for a lifecycle: 1 to 64 characters a-z, A-Z, 0-9, '.', '_' and '-'")
+                format!(
+                    "{odd:?} is no type for a lifecycle: 1 to 64 characters a-z, A-Z, 0-9, '.', '_' and '-'"
+                )
             });
         }
         require(lifecycle.is_empty() || !lifecycle.initial.is_empty(), &key("lifecycle.initial"), || {

@@ -175,7 +175,9 @@ mod tests {
         let (one, mut asked_one) = live.join();
         let (_other, mut asked_other) = live.join();
         one.remember("jobs", &Entity::new("a").unwrap());
-        assert!(live.ask(&jobs, &probe("a")) && !live.ask(&jobs, &probe("b")) && !live.ask(&tasks, &probe("a")));
+        assert!(
+            live.ask(&jobs, &probe("a")) && !live.ask(&jobs, &probe("b")) && !live.ask(&tasks, &probe("a"))
+        );
         assert_eq!(asked_one.try_recv().unwrap(), Resend { topic: jobs.clone(), probe: probe("a") });
         assert!(asked_one.try_recv().is_err() && asked_other.try_recv().is_err());
         drop(one);

@@ -266,6 +266,15 @@ fn lossy(value: Value) -> Result<String, StoreError> {
     Ok(String::from_utf8_lossy(&bytes(value)?).into_owned())
 }
 
+/// The reply of TIME in milliseconds.
+pub fn wall_ms(value: Value) -> Result<u64, StoreError> {
+    let mut parts = array(value)?.into_iter().map(number);
+    let (Some(seconds), Some(micros)) = (parts.next(), parts.next()) else {
+        return Err(unexpected("seconds and microseconds", &()));
+    };
+    Ok(seconds? * 1000 + micros? / 1000)
+}
+
 /// The reply of `beat`.
 pub fn sidecars(value: Value) -> Result<Vec<SidecarSeen>, StoreError> {
     let words = array(value)?.into_iter().map(text).collect::<Result<Vec<_>, _>>()?;
