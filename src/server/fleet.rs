@@ -48,6 +48,12 @@ impl FleetMember {
         }
     }
 
+    /// The last sign: this process ends as it should.
+    pub async fn leave(&self) {
+        // If the store is away, others see that this sidecar is silent.
+        let _ = self.ports.store.leave(&self.name).await;
+    }
+
     /// Looks for lost work whenever it is this sidecar's turn, for ever.
     pub async fn reconcile(self: Arc<Self>, topics: Vec<TopicSpec>, mut random: Random) {
         let every = self.fleet.reconcile_interval_ms;

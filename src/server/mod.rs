@@ -113,7 +113,7 @@ pub async fn run(
     };
     let member = Arc::new(member);
     beside.spawn(member.clone().beat());
-    beside.spawn(member.reconcile(specs, Random::from_seed(random.draw())));
+    beside.spawn(member.clone().reconcile(specs, Random::from_seed(random.draw())));
     beside.spawn(Reloader { source, config: config.clone(), ingest: ingest.clone(), ports }.run());
     readiness.set(true).await;
     on_ready(&bound);
@@ -133,7 +133,10 @@ pub async fn run(
     beside.shutdown().await;
     readiness.set(false).await;
     let _ = drain.send(true);
-    let drained = drain_all(server, ingest, tasks, metrics, clock);
+    let drained = async {
+        drain_all(server, ingest, tasks, metrics, clock).await;
+        member.leave().await;
+    };
     if tokio::time::timeout(Duration::from_millis(config.limits.drain_ms), drained).await.is_err() {
         warn!("limits.drain_ms passed before all clients had left; their open requests are safe to repeat");
     }

@@ -5,7 +5,7 @@ use futures_util::{StreamExt, stream::BoxStream};
 
 use super::{
     RedisStore, reply,
-    script::{BEAT, LEAD},
+    script::{BEAT, LEAD, LEAVE},
 };
 use crate::{
     order::Probe,
@@ -30,6 +30,12 @@ impl RedisStore {
         let mut call = BEAT.call(&[SIDECARS_KEY], 3, beat.about.len());
         call.arg(&beat.sidecar).arg(&beat.about).arg(beat.forget_after_ms);
         reply::sidecars(self.link.run(&BEAT, call).await?)
+    }
+
+    pub(super) async fn take_leave(&self, sidecar: &str) -> Result<(), StoreError> {
+        let mut call = LEAVE.call(&[SIDECARS_KEY, RECONCILER_KEY], 1, 0);
+        call.arg(sidecar);
+        self.link.run(&LEAVE, call).await.map(drop)
     }
 
     /// Who was heard of, without saying anything oneself.

@@ -53,6 +53,7 @@ pub static OPEN_PARTITION: Script = script!("open_partition.lua");
 pub static RESUME: Script = script!("resume.lua");
 pub static BEAT: Script = script!("beat.lua");
 pub static LEAD: Script = script!("lead.lua");
+pub static LEAVE: Script = script!("leave.lua");
 
 impl Script {
     /// Begins a call with its keys; `args` and `bytes` say what will follow.
