@@ -6,6 +6,7 @@ mod support;
 
 mod bad_input;
 mod configurations;
+mod gaps;
 mod lifecycle_logs;
 mod pressure;
 mod producer;
