@@ -310,8 +310,9 @@ impl Metrics {
         self.retired.get_or_create(&label).inc_by(retired);
     }
 
-    pub fn count_repaired(&self, topic: &str, kind: &'static str) {
-        self.repaired.get_or_create(&ReasonLabel { topic: topic.to_owned(), reason: kind }).inc();
+    pub fn count_repaired(&self, topic: &str, kind: &'static str, count: u64) {
+        let label = ReasonLabel { topic: topic.to_owned(), reason: kind };
+        self.repaired.get_or_create(&label).inc_by(count);
     }
 
     /// `outcome` is "done" or "refused".

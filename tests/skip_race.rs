@@ -61,7 +61,7 @@ fn spin(micros: i64) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn it_is_either_released_or_late() {
     let redis = redis_server(&[]);
     let (skipping, bringing) = (Arc::new(redis_store(&redis.url())), Arc::new(redis_store(&redis.url())));

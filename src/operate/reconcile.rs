@@ -4,7 +4,7 @@
 //! It goes in small calls with pauses, so that a slow store is not flooded, and each call
 //! decides by what it finds at that moment: doing it twice, or by two at once, is safe.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
 
@@ -36,6 +36,8 @@ pub struct Reconciled {
     pub mended: u64,
     /// Out of place, and left for a person to look at.
     pub unmended: u64,
+    /// Both, by kind.
+    pub kinds: BTreeMap<&'static str, u64>,
     pub stuck_lanes: Vec<StuckLane>,
     pub missing_entities: Vec<MissingEntity>,
     pub out_of_place: Vec<OutOfPlace>,
@@ -136,6 +138,7 @@ impl Reconciled {
         let Repair { kind, entity, what } = repair;
         let mended = kind.is_mended();
         *(if mended { &mut self.mended } else { &mut self.unmended }) += 1;
+        *self.kinds.entry(kind.name()).or_default() += 1;
         if self.out_of_place.len() < FINDINGS_KEPT {
             self.out_of_place.push(OutOfPlace { partition, kind: kind.name(), entity, what, mended });
         }

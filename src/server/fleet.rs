@@ -86,7 +86,7 @@ impl FleetMember {
             reconcile(&**store, &partition, pace, &**clock as &dyn Clock, &mut found).await?;
         }
         metrics.count_reconciled(&topic.name, found.stuck, found.missing, found.retired);
-        found.out_of_place.iter().for_each(|found| metrics.count_repaired(&topic.name, found.kind));
+        found.kinds.iter().for_each(|(kind, count)| metrics.count_repaired(&topic.name, kind, *count));
         say(&topic.name, &found);
         Ok(())
     }
