@@ -86,6 +86,20 @@ impl Sidecar {
         signal(self.pid(), name);
     }
 
+    /// Replaces its configuration, as a rollout does: the new file in one step.
+    pub fn rewrite(&self, config: &str) {
+        let new = self.folder.join("new.toml");
+        fs::write(&new, config).unwrap();
+        fs::rename(&new, self.folder.join("seriatim.toml")).unwrap();
+    }
+
+    /// Waits until it has read its configuration so often, well or not.
+    pub async fn reloaded(&self, outcome: &str, times: u32) {
+        let line = format!("seriatim_reloads_total{{outcome=\"{outcome}\"}}");
+        let enough = || async { self.metric(&line).await >= f64::from(times) };
+        eventually(&format!("the configuration is {outcome}"), enough).await;
+    }
+
     /// Waits for its end; `None` if it does not come.
     pub async fn ended(&mut self) -> Option<i32> {
         let begun = Instant::now();
