@@ -2,8 +2,9 @@
 //!
 //! Every sidecar does this for every partition of its topics, so that it does not matter
 //! which of them die; the store lets a look that comes too soon after another return at
-//! once. Looks of one sidecar take turns, and one that leaves work behind is followed by a
-//! pause, so that publishers keep most of the store's time however many gaps end at once.
+//! once. Looks of one sidecar take turns, and after one that found work the turn passes on
+//! only after a pause, so that publishers keep most of the store's time however many gaps
+//! end at once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,9 +20,8 @@ use crate::{
 
 /// Looks of this sidecar at the same time.
 pub(super) const LOOKS_AT_ONCE: usize = 1;
-/// After a look that left work behind: how much longer than the look itself, and at least.
-const PAUSE_FACTOR: u32 = 3;
-const PAUSE_MIN: Duration = Duration::from_millis(1);
+/// The pause after a look that found work, in times of what the look took.
+const PAUSE_FACTOR: u32 = 2;
 
 pub(super) struct Ticker {
     pub id: PartitionId,
@@ -51,11 +51,14 @@ impl Ticker {
         let begun = self.ports.clock.now();
         let elapsed = self.ports.store.elapse(&self.id, self.elapse_max).await;
         let took = self.ports.clock.now().saturating_sub(begun);
-        drop(turn);
         match elapsed {
             Ok(elapsed) => {
                 self.note(&elapsed, took);
-                if elapsed.more { (took * PAUSE_FACTOR).max(PAUSE_MIN) } else { self.tick() }
+                if elapsed.lanes > 0 {
+                    self.ports.clock.sleep(took * PAUSE_FACTOR).await;
+                }
+                drop(turn);
+                if elapsed.more { Duration::ZERO } else { self.tick() }
             }
             Err(error) => {
                 self.ports.metrics.count_store_error(error.class());

@@ -9,6 +9,7 @@ mod configurations;
 mod gaps;
 mod lifecycle_logs;
 mod lost_work;
+mod many_gaps;
 mod pressure;
 mod producer;
 mod readme;
