@@ -14,10 +14,22 @@ use crate::grpc::pb::{self, ingest_client::IngestClient};
 
 /// A sidecar is next to its clients: whoever waits longer waits in vain.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const KEEPALIVE_EVERY: Duration = Duration::from_secs(20);
+const KEEPALIVE_WAIT: Duration = Duration::from_secs(10);
 
 /// Connects to `http://host:port` or `unix:/path`.
 pub async fn connect(target: &str) -> Result<IngestClient<Channel>, ClientError> {
     connect_to(endpoint(target)?, target).await
+}
+
+/// The same for a connection that is kept: one whose other side has vanished without a
+/// word is found out, and lost.
+pub async fn connect_watched(target: &str) -> Result<IngestClient<Channel>, ClientError> {
+    let watched = endpoint(target)?
+        .http2_keep_alive_interval(KEEPALIVE_EVERY)
+        .keep_alive_timeout(KEEPALIVE_WAIT)
+        .keep_alive_while_idle(true);
+    connect_to(watched, target).await
 }
 
 fn endpoint(target: &str) -> Result<Endpoint, ClientError> {
@@ -62,5 +74,15 @@ impl Stream {
         let answers = client.publish_stream(outgoing).await;
         let answers = answers.map_err(|status| ClientError::Status(Box::new(status)))?.into_inner();
         Ok(Stream { requests, answers })
+    }
+}
+
+/// What an answer says of its request.
+pub fn outcome_of(answer: pb::Answer) -> Result<Vec<pb::Result>, ClientError> {
+    match answer.failure {
+        None => Ok(answer.results),
+        Some(pb::Failure { code, message, retry_after_ms }) => {
+            Err(ClientError::Failed { code, message, retry_after_ms })
+        }
     }
 }

@@ -16,7 +16,10 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 use tonic::{Streaming, transport::Channel};
 
-use super::{ClientError, connect::Stream};
+use super::{
+    ClientError,
+    connect::{Stream, outcome_of},
+};
 use crate::grpc::pb::{self, ingest_client::IngestClient};
 
 type Waiting = Mutex<Option<HashMap<u64, oneshot::Sender<Result<Vec<pb::Result>, ClientError>>>>>;
@@ -64,7 +67,7 @@ async fn dispatch(mut answers: Streaming<pb::PublishStreamResponse>, waiting: Ar
                 let waiting = waiting.as_mut().expect("only the end of this task takes it");
                 for answer in response.answers {
                     if let Some(sender) = waiting.remove(&answer.number) {
-                        let _ = sender.send(outcome(answer));
+                        let _ = sender.send(outcome_of(answer));
                     }
                 }
             }
@@ -78,14 +81,5 @@ async fn dispatch(mut answers: Streaming<pb::PublishStreamResponse>, waiting: Ar
     for sender in unanswered.into_iter().flat_map(HashMap::into_values) {
         let error = ended.clone().map_or(ClientError::Lost, |status| ClientError::Status(Box::new(status)));
         let _ = sender.send(Err(error));
-    }
-}
-
-fn outcome(answer: pb::Answer) -> Result<Vec<pb::Result>, ClientError> {
-    match answer.failure {
-        None => Ok(answer.results),
-        Some(pb::Failure { code, message, retry_after_ms }) => {
-            Err(ClientError::Failed { code, message, retry_after_ms })
-        }
     }
 }
