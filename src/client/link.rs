@@ -51,7 +51,8 @@ const END_TIMEOUT: Duration = Duration::from_secs(5);
 impl Link {
     pub fn new(target: &str, random: Random) -> Self {
         let state = State::Down { until: Duration::ZERO };
-        Link { target: target.to_owned(), random, failures: 0, state, why: "it was not tried yet".to_owned() }
+        let why = format!("no connection to {target} yet");
+        Link { target: target.to_owned(), random, failures: 0, state, why }
     }
 
     /// Tries again once its time has come.

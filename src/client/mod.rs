@@ -1,6 +1,50 @@
-//! The producer's side, in Rust: connections to a sidecar.
+//! The producer's side, in Rust: what a program needs to publish and to be sure of it.
 //!
-//! [`Publisher`] is one stream with nothing of its own.
+//! Whoever publishes by hand meets the same questions each time. The connection broke: did
+//! the event arrive? It was refused: when may it come again? A relay lost it after saying
+//! yes: who still has it? Publishing is idempotent, so all three have one answer, to publish
+//! the same event again, and [`Producer`] gives it: until there is a verdict, and later when
+//! the sidecar finds a gap and asks. [`Numbers`] counts for those who have no count of their
+//! own.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), seriatim::client::ClientError> {
+//! use seriatim::{
+//!     client::{Numbers, Producer, ProducerOptions},
+//!     grpc::pb,
+//! };
+//!
+//! let producer = Producer::start("http://127.0.0.1:7401", "evaluations", ProducerOptions::default());
+//! let mut numbers = Numbers::new(0);
+//! let mut answers = Vec::new();
+//! for step in ["provisioning", "running", "completed"] {
+//!     let event = pb::Event {
+//!         entity: "evaluation-7".to_owned(),
+//!         sequence: Some(numbers.next("evaluation-7", 0)),
+//!         r#type: step.to_owned(),
+//!         terminal: step == "completed",
+//!         ..Default::default()
+//!     };
+//!     answers.push(producer.publish_when_room(event).await); // sent; its verdict comes later
+//! }
+//! numbers.forget("evaluation-7");
+//! for answer in answers {
+//!     println!("{:?}", answer.await?.verdict());
+//! }
+//! producer.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! What it does not do: it keeps nothing on disk, so what a process had not published when it
+//! was killed is published again by whoever knows it ([`Numbers::resume`] says where to go on);
+//! and it speaks to one sidecar, because any sidecar will do.
+//!
+//! [`Publisher`] is one stream with nothing of its own, for those who want to see every loss.
+//!
+//! How it is made: [`Producer`] is a handle to one task (`dispatcher`), which owns the
+//! connection (`link`), what has no verdict yet (`open`, which knows no connection), and what
+//! was sent lately (`ring`).
 
 mod connect;
 mod dispatcher;
@@ -34,7 +78,7 @@ pub enum ClientError {
     Lost,
     #[error("{message}")]
     Failed { code: u32, message: String, retry_after_ms: u32 },
-    #[error("no verdict within {after:?}: {last}; the event may be there, publishing it again is safe")]
+    #[error("gave up after {after:?}, though publishing the event again is always safe: {last}")]
     GaveUp { after: Duration, last: String },
     #[error("{open_max} events have no answer yet (open_max); await some of them, or publish_when_room")]
     Full { open_max: usize },
