@@ -81,7 +81,7 @@ impl Dispatcher {
                 count = published.recv_many(&mut taken, TAKEN_MAX), if ends_by.is_none() => {
                     let now = self.clock.now();
                     if count == 0 {
-                        ends_by = Some(now + self.give_up_after);
+                        ends_by = Some(now.saturating_add(self.give_up_after));
                     }
                     for Published { event, caller } in taken.drain(..) {
                         self.open.publish(Arc::new(event), Some(caller), now);
@@ -137,7 +137,8 @@ impl Dispatcher {
                 if let ClientError::Status(status) = &error
                     && matches!(status.code(), Code::OutOfRange | Code::InvalidArgument)
                 {
-                    self.open.fail_first_in_flight(ClientError::Status(status.clone()));
+                    let first = self.open.fail_first_in_flight(ClientError::Status(status.clone()));
+                    first.iter().for_each(|event| self.forget(event));
                 }
                 self.open.lost();
                 self.link.down(&error, now);
@@ -148,15 +149,19 @@ impl Dispatcher {
     fn read(&mut self, response: pb::PublishStreamResponse, now: Duration) {
         for answer in response.answers {
             let number = answer.number;
-            if let Some(event) = self.open.answered(number, only_result(answer), now) {
-                self.ring.lock().expect("nobody panics holding it").forget(&event);
-            }
+            let hopeless = self.open.answered(number, only_result(answer), now);
+            hopeless.iter().for_each(|event| self.forget(event));
         }
         self.counts.resends_asked.fetch_add(response.resends.len() as u64, Ordering::Relaxed);
         if let Some(asks) = &mut self.asks {
             let of_topic = response.resends.into_iter().filter(|ask| ask.topic == self.topic);
             asks.extend(of_topic.take(ASKS_MAX - asks.len()));
         }
+    }
+
+    /// An event that no lane will ever have is not worth being asked for.
+    fn forget(&self, event: &Arc<pb::Event>) {
+        self.ring.lock().expect("nobody panics holding it").forget(event);
     }
 
     /// Lets what was asked for stand in line, as far as there is room for it.

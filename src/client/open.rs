@@ -109,7 +109,7 @@ impl OpenEvents {
         self.resends += usize::from(caller.is_none());
         let id = next(&mut self.next_id);
         let stage = Stage::InLine { turn: self.join_line(id) };
-        let deadline = now + self.give_up_after;
+        let deadline = now.saturating_add(self.give_up_after);
         self.open.insert(id, Open { event, caller, deadline, stage, is_new: true, turned_away: None });
     }
 
@@ -156,13 +156,10 @@ impl OpenEvents {
         }
     }
 
-    /// Of what is in flight, what was sent first cannot be sent.
-    pub fn fail_first_in_flight(&mut self, error: ClientError) {
-        if let Some((_, id)) = self.in_flight.pop_first()
-            && self.open.contains_key(&id)
-        {
-            self.settle(id, Err(error));
-        }
+    /// Of what is in flight, what was sent first cannot be sent. Returns it.
+    pub fn fail_first_in_flight(&mut self, error: ClientError) -> Option<Arc<pb::Event>> {
+        let (_, id) = self.in_flight.pop_first()?;
+        self.open.contains_key(&id).then(|| self.settle(id, Err(error)))
     }
 
     pub fn fail_all(&mut self, error: impl Fn() -> ClientError) {

@@ -30,12 +30,12 @@ use crate::{
 /// What a [`Producer`] may use and how long it tries.
 #[derive(Clone, Debug)]
 pub struct ProducerOptions {
-    /// Events that are sent and not answered. More hide the way to a distant sidecar; fewer
-    /// are fairer to others. Above the sidecar's `limits.stream_in_flight` (1024) it gains
-    /// nothing. Default: 256. 0 counts as 1.
+    /// Events that are sent and not answered. More are faster where the way to the sidecar is
+    /// long; beyond its `limits.stream_in_flight` (1024) nothing is gained. After a lost
+    /// connection so many are sent again. Default: 256; 0 counts as 1.
     pub in_flight_max: usize,
     /// Events that are published and have no answer yet: in flight, in line, or refused and
-    /// coming again. Each is in memory. Default: 16,384. 0 counts as 1.
+    /// coming again. All of them are in memory, with their data. Default: 16,384; 0 counts as 1.
     pub open_max: usize,
     /// How long an event is published again until it is given up. Default: 30 s.
     pub give_up_after: Duration,
@@ -67,6 +67,10 @@ impl Default for ProducerOptions {
 /// sent again, in its order; so is what was refused, or what the store did not decide, when
 /// its time has come. It also keeps what it sent lately and publishes it again when the
 /// sidecar misses it and asks.
+///
+/// Events of one entity may overtake each other when they come again. Where the producer
+/// numbers them that is what a sidecar is for. In a topic with `numbering = "assigned"`,
+/// where the order of arrival counts, await an event's answer before the entity's next one.
 ///
 /// Dropping it ends everything at once; [`close`](Producer::close) waits for what is open.
 pub struct Producer {

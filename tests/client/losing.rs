@@ -6,7 +6,7 @@ use seriatim::{
 };
 use tonic::{Code, Status};
 
-use super::adversary::{Adversary, event, eventually, verdict_of, within};
+use super::adversary::{Adversary, ask, event, eventually, verdict_of, within};
 
 #[tokio::test]
 async fn what_was_not_answered_comes_again_and_nothing_else() {
@@ -79,6 +79,9 @@ async fn one_that_cannot_be_read_fails_alone() {
     for answer in answers {
         assert_eq!(within("it is answered", answer).await.unwrap().verdict(), Verdict::Released);
     }
+    // It is not kept either, or whoever asks for it would end the stream again.
+    wire.ask(vec![ask("e", 0, 2)]);
+    assert_eq!([wire.release().await.sequence(), wire.release().await.sequence()], [0, 2]);
 }
 
 #[tokio::test]
