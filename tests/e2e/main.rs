@@ -5,6 +5,7 @@
 mod support;
 
 mod bad_input;
+mod client;
 mod configurations;
 mod gaps;
 mod lifecycle_logs;
