@@ -229,6 +229,13 @@ impl Ingest for Service {
         Ok(Response::new(UnboundedReceiverStream::new(outgoing)))
     }
 
+    async fn announce(
+        &self,
+        _: Request<pb::AnnounceRequest>,
+    ) -> Result<Response<pb::AnnounceResponse>, Status> {
+        Err(Status::unimplemented("nobody asks"))
+    }
+
     async fn resume(&self, _: Request<pb::ResumeRequest>) -> Result<Response<pb::ResumeResponse>, Status> {
         Err(Status::unimplemented("nobody asks"))
     }
