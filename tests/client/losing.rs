@@ -100,6 +100,10 @@ async fn closing_waits_for_what_is_open_and_ends_the_stream_in_peace() {
         assert_eq!(wire.release().await.sequence(), sequence);
     }
     wire.ended().await.unwrap();
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!closing.is_finished(), "the sidecar has the last word");
     drop(wire);
     within("it is closed", closing).await.unwrap();
     for answer in answers {

@@ -56,6 +56,25 @@ async fn a_producer_outlives_its_sidecar() {
     go_on(&other).await;
 }
 
+/// A message that the sidecar does not read ends the stream. The event in it fails, and
+/// nobody else's.
+#[tokio::test]
+async fn an_event_too_large_to_be_read_fails_alone() {
+    let redis = redis_server(&[]);
+    let sidecar = Sidecar::start(&redis.url(), CONFIG);
+    let producer = Producer::start(&format!("http://{}", sidecar.grpc), "jobs", ProducerOptions::default());
+    let too_large = pb::Event { data: vec![0; 5 << 20].into(), ..event("large", 0) };
+    let before = publish(&producer, 0..2);
+    let large = producer.publish(too_large);
+    let after = publish(&producer, 2..4);
+    let error = tokio::time::timeout(BOUND, large).await.expect("it is answered").unwrap_err();
+    assert!(error.to_string().contains("limits.request_bytes"), "{error}");
+    let mut verdicts = BTreeMap::new();
+    count(before, &mut verdicts).await;
+    count(after, &mut verdicts).await;
+    assert_eq!(verdicts.values().sum::<u64>(), ENTITIES * 4);
+}
+
 fn name(entity: u64) -> String {
     format!("job-{entity}")
 }
