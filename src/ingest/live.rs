@@ -8,7 +8,7 @@
 use std::{
     sync::{
         Arc, Mutex, Weak,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU8, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -25,8 +25,9 @@ use crate::{
     store::{GapId, PartitionId, partition_of},
 };
 
-/// Entities that one stream remembers, at most.
-const REMEMBERED_MAX: usize = 4096;
+/// Entities that one stream remembers: in so many groups, so many in each, 33 KiB in all.
+const GROUPS: usize = 1024;
+const IN_GROUP: usize = 8;
 /// Questions that wait for one stream; further ones are dropped, and asked again by the
 /// next probe.
 const RESENDS_WAITING_MAX: usize = 1024;
@@ -50,22 +51,41 @@ pub struct LiveStreams {
 pub struct LiveStream(Arc<Shared>);
 
 struct Shared {
-    /// For each slot, half of the digest of the last entity that fell into it.
-    remembered: Box<[AtomicU32]>,
+    remembered: Box<[Group]>,
     resends: mpsc::Sender<Resend>,
 }
 
+/// Half of the digests of the last entities that fell into it; the oldest makes room.
+#[derive(Default)]
+struct Group {
+    halves: [AtomicU32; IN_GROUP],
+    oldest: AtomicU8,
+}
+
+impl Group {
+    fn contains(&self, half: u32) -> bool {
+        self.halves.iter().any(|known| known.load(Ordering::Relaxed) == half)
+    }
+
+    fn insert(&self, half: u32) {
+        if !self.contains(half) {
+            let at = usize::from(self.oldest.fetch_add(1, Ordering::Relaxed)) % IN_GROUP;
+            self.halves[at].store(half, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The group an entity falls into, and what is kept of it there. 0 stands for nobody.
 fn digest(topic: &str, entity: &Entity) -> (usize, u32) {
     let digest = xxh3_64_with_seed(entity.as_str().as_bytes(), xxh3_64(topic.as_bytes()));
-    // 0 stands for an empty slot.
-    (digest as usize % REMEMBERED_MAX, ((digest >> 32) as u32).max(1))
+    (digest as usize % GROUPS, ((digest >> 32) as u32).max(1))
 }
 
 impl LiveStreams {
     /// A stream begins; what it is asked for comes through the receiver.
     pub fn join(&self) -> (LiveStream, mpsc::Receiver<Resend>) {
         let (resends, asked) = mpsc::channel(RESENDS_WAITING_MAX);
-        let remembered = (0..REMEMBERED_MAX).map(|_| AtomicU32::new(0)).collect();
+        let remembered = (0..GROUPS).map(|_| Group::default()).collect();
         let shared = Arc::new(Shared { remembered, resends });
         let mut streams = self.streams.lock().expect("nobody panics holding it");
         streams.retain(|stream| stream.strong_count() > 0);
@@ -75,11 +95,11 @@ impl LiveStreams {
 
     /// Asks every stream that published the entity; true if there is one.
     pub fn ask(&self, topic: &Arc<str>, probe: &Probe) -> bool {
-        let (slot, half) = digest(topic, &probe.entity);
+        let (group, half) = digest(topic, &probe.entity);
         let streams = self.streams.lock().expect("nobody panics holding it");
         let mut asked = false;
         for stream in streams.iter().filter_map(Weak::upgrade) {
-            if stream.remembered[slot].load(Ordering::Relaxed) == half {
+            if stream.remembered[group].contains(half) {
                 asked = true;
                 let _ = stream.resends.try_send(Resend { topic: topic.clone(), probe: probe.clone() });
             }
@@ -91,8 +111,8 @@ impl LiveStreams {
 impl LiveStream {
     /// The stream publishes an event of this entity.
     pub fn remember(&self, topic: &str, entity: &Entity) {
-        let (slot, half) = digest(topic, entity);
-        self.0.remembered[slot].store(half, Ordering::Relaxed);
+        let (group, half) = digest(topic, entity);
+        self.0.remembered[group].insert(half);
     }
 }
 
@@ -182,6 +202,21 @@ mod tests {
         assert!(asked_one.try_recv().is_err() && asked_other.try_recv().is_err());
         drop(one);
         assert!(!live.ask(&jobs, &probe("a")), "who has left is not asked");
+    }
+
+    #[test]
+    fn a_stream_remembers_thousands_and_forgets_the_oldest() {
+        let live = LiveStreams::default();
+        let (stream, _asked) = live.join();
+        let name = |n: u32| format!("evaluation-{n}");
+        let known = |range: std::ops::Range<u32>| {
+            range.filter(|n| live.ask(&"jobs".into(), &probe(&name(*n)))).count()
+        };
+        (0..2_000).for_each(|n| stream.remember("jobs", &Entity::new(&name(n)).unwrap()));
+        assert!(known(0..2_000) >= 1_990, "{} of 2,000", known(0..2_000));
+        (2_000..50_000).for_each(|n| stream.remember("jobs", &Entity::new(&name(n)).unwrap()));
+        assert_eq!(known(0..2_000), 0);
+        assert!(known(49_000..50_000) >= 990);
     }
 
     #[test]
