@@ -14,6 +14,7 @@ mod many_gaps;
 mod pressure;
 mod producer;
 mod readme;
+mod resend;
 mod rollout;
 mod services;
 mod sidecar;
