@@ -105,6 +105,39 @@ impl<'c> Engine<'c> {
         }
     }
 
+    /// In which rings the lane is filed, in which state it was seen then, and since when.
+    pub async fn filed(&self, entity: &Entity) -> Vec<String> {
+        let mut filed = Vec::new();
+        let mut add = |ring: &str, seen: Option<(u64, String)>| match seen {
+            Some((since, state)) => filed.push(format!("{ring} {state} since {since}")),
+            None => filed.push(ring.to_owned()),
+        };
+        match &self.kind {
+            Kind::Memory { store, .. } => store.inspect(&self.partition, |partition| {
+                let memory = partition.memory();
+                for (name, ring) in [("opened", &memory.opened), ("closed", &memory.closed)] {
+                    let buckets = ring.buckets().iter().filter_map(|bucket| bucket.get(entity));
+                    buckets.for_each(|seen| add(name, seen.clone()));
+                }
+            }),
+            Kind::Redis { direct, .. } => {
+                let (mut direct, keys) = (direct.clone(), PartitionKeys::new(&self.partition));
+                for (name, buckets) in [("opened", keys.opened), ("closed", keys.closed)] {
+                    for bucket in buckets {
+                        let seen: Result<Option<String>, _> = direct.hget(bucket, entity.as_str()).await;
+                        if let Some(seen) = seen.expect("the server answers") {
+                            let seen = seen.split_once('|').map(|(since, state)| {
+                                (since.parse().expect("it is a time"), state.to_owned())
+                            });
+                            add(name, seen);
+                        }
+                    }
+                }
+            }
+        }
+        filed
+    }
+
     /// What producers were asked for since the last look.
     pub async fn probed(&mut self) -> Vec<Probe> {
         let mut probed = Vec::new();

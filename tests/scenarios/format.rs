@@ -61,11 +61,23 @@ pub struct Expected {
 
 /// A call that is answered with some words.
 pub enum Deed {
-    Elapse { lanes_max: usize },
-    Skip { gap: GapId, audit: String },
+    Elapse {
+        lanes_max: usize,
+    },
+    Skip {
+        gap: GapId,
+        audit: String,
+    },
     SetDegraded(bool),
-    Announce { entity: Entity, within_ms: u64 },
-    Sweep { count: usize },
+    Announce {
+        entity: Entity,
+        within_ms: u64,
+    },
+    Sweep {
+        count: usize,
+    },
+    /// Time passes, and every two ticks somebody sweeps.
+    Age(u64),
 }
 
 /// Something to look at.
@@ -73,6 +85,8 @@ pub enum Deed {
 pub enum View {
     State(Entity),
     Tombstone(Entity),
+    /// Where a lane stands among those of its age.
+    Filed(Entity),
     /// An entity's entries.
     Entries(Place, Entity),
     /// All entries.
@@ -157,7 +171,7 @@ impl Reader {
             "wait" => Act::Wait(number(rest)?),
             "extend" => Act::Extend(gap_of(&rest.split_whitespace().collect::<Vec<_>>())?),
             "counted" => counted(rest)?,
-            "elapse" | "skip" | "degrade" | "restore" | "announce" | "sweep" => {
+            "elapse" | "skip" | "degrade" | "restore" | "announce" | "sweep" | "age" => {
                 let (deed, expected) = halves(content, "->")?;
                 let words: Vec<&str> = deed.split_whitespace().collect();
                 Act::Do { deed: deed_of(&words)?, expected: list(expected) }
@@ -218,6 +232,7 @@ fn deed_of(words: &[&str]) -> Result<Deed, String> {
         }
         ["sweep"] => Deed::Sweep { count: LOOK_MAX },
         ["sweep", count] => Deed::Sweep { count: look_max(count)? },
+        ["age", ms] => Deed::Age(number(ms)?),
         other => return Err(format!("nobody can do {:?}", other.join(" "))),
     })
 }
@@ -226,6 +241,7 @@ fn view_of(words: &[&str]) -> Result<View, String> {
     Ok(match words {
         ["state", entity] => View::State(entity_of(entity)?),
         ["tombstone", entity] => View::Tombstone(entity_of(entity)?),
+        ["filed", entity] => View::Filed(entity_of(entity)?),
         ["events", entity] => View::Entries(Place::Events, entity_of(entity)?),
         ["late", entity] => View::Entries(Place::Late, entity_of(entity)?),
         ["stream"] => View::Stream(Place::Events),

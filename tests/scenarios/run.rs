@@ -116,6 +116,16 @@ impl Bench<'_, '_> {
         Ok(())
     }
 
+    /// Lets a time pass, and sweeps every two ticks; returns all that was found.
+    async fn age(&mut self, ms: u64) -> Result<Vec<String>, StoreError> {
+        let mut found = Vec::new();
+        for _ in 0..ms / (2 * TICK_MS) {
+            self.wait(2 * TICK_MS).await?;
+            found.extend(show::swept(&self.store().sweep(&self.engine.partition, LOOK_MAX).await?));
+        }
+        Ok(found)
+    }
+
     async fn elapse(&mut self, lanes_max: usize) -> Result<Elapsed, StoreError> {
         let elapsed = self.store().elapse(&self.engine.partition, lanes_max).await?;
         self.counted = Some((elapsed.drained, elapsed.after_terminal));
@@ -124,6 +134,9 @@ impl Bench<'_, '_> {
     }
 
     async fn act(&mut self, deed: &Deed) -> Result<Vec<String>, StoreError> {
+        if let Deed::Age(ms) = deed {
+            return self.age(*ms).await;
+        }
         if let Deed::Elapse { lanes_max } = deed {
             let elapsed = self.elapse(*lanes_max).await?;
             let mut answer = vec![show::elapsed(&elapsed)];
@@ -152,7 +165,7 @@ impl Bench<'_, '_> {
                 show::announcement(store.announce(partition, entity, *within_ms).await?)
             }
             Deed::Sweep { count } => return Ok(show::swept(&store.sweep(partition, *count).await?)),
-            Deed::Elapse { .. } => unreachable!("see above"),
+            Deed::Elapse { .. } | Deed::Age(_) => unreachable!("see above"),
         };
         Ok(vec![answer.to_owned()])
     }
@@ -161,6 +174,7 @@ impl Bench<'_, '_> {
         Ok(match view {
             View::State(entity) => vec![self.state(entity).await?],
             View::Tombstone(entity) => vec![self.tombstone(entity).await?],
+            View::Filed(entity) => self.engine.filed(entity).await,
             View::Entries(place, entity) => {
                 let entries = self.read(*place).await?;
                 entries.iter().filter(|entry| entry.entity == entity.as_str()).map(show::entry).collect()
