@@ -73,9 +73,7 @@ pub enum Deed {
         entity: Entity,
         within_ms: u64,
     },
-    Sweep {
-        count: usize,
-    },
+    Sweep,
     /// Time passes, and every two ticks somebody sweeps.
     Age(u64),
 }
@@ -217,10 +215,9 @@ fn list(text: &str) -> Vec<String> {
 }
 
 fn deed_of(words: &[&str]) -> Result<Deed, String> {
-    let look_max = |digits: &str| number(digits).map(|number| number as usize);
     Ok(match words {
         ["elapse"] => Deed::Elapse { lanes_max: LOOK_MAX },
-        ["elapse", lanes] => Deed::Elapse { lanes_max: look_max(lanes)? },
+        ["elapse", lanes] => Deed::Elapse { lanes_max: number(lanes)? as usize },
         ["skip", entity, place] => Deed::Skip { gap: gap_of(&[entity, place])?, audit: String::new() },
         ["skip", entity, place, audit] => {
             Deed::Skip { gap: gap_of(&[entity, place])?, audit: (*audit).to_owned() }
@@ -230,8 +227,7 @@ fn deed_of(words: &[&str]) -> Result<Deed, String> {
         ["announce", entity, within] => {
             Deed::Announce { entity: entity_of(entity)?, within_ms: number(within)? }
         }
-        ["sweep"] => Deed::Sweep { count: LOOK_MAX },
-        ["sweep", count] => Deed::Sweep { count: look_max(count)? },
+        ["sweep"] => Deed::Sweep,
         ["age", ms] => Deed::Age(number(ms)?),
         other => return Err(format!("nobody can do {:?}", other.join(" "))),
     })

@@ -164,7 +164,7 @@ impl Bench<'_, '_> {
             Deed::Announce { entity, within_ms } => {
                 show::announcement(store.announce(partition, entity, *within_ms).await?)
             }
-            Deed::Sweep { count } => return Ok(show::swept(&store.sweep(partition, *count).await?)),
+            Deed::Sweep => return Ok(show::swept(&store.sweep(partition, LOOK_MAX).await?)),
             Deed::Elapse { .. } | Deed::Age(_) => unreachable!("see above"),
         };
         Ok(vec![answer.to_owned()])
@@ -209,7 +209,7 @@ impl Bench<'_, '_> {
 
     async fn tombstone(&self, entity: &Entity) -> Result<String, StoreError> {
         let state = self.store().resume(&self.engine.partition, entity).await?;
-        let shown = state.map_or("none".to_owned(), |state: LaneState| state.to_string());
+        let shown = state.map_or("unknown".to_owned(), |state: LaneState| state.to_string());
         Ok(match self.engine.lane(entity).await {
             (false, None) => shown,
             (true, _) => format!("a lane: {shown}"),
