@@ -53,6 +53,7 @@ pub fn entry_of_stream(of_stream: &Entry) -> String {
 
 fn marker(entry: &Entry) -> Option<String> {
     let Entry { epoch, sequence, attrs, .. } = entry;
+    serde_json::from_str::<serde_json::Value>(attrs).ok()?;
     let reason_only = || attrs.strip_prefix(r#"{"reason":""#)?.strip_suffix(r#""}"#);
     match entry.kind.as_str() {
         _ if !entry.data.is_empty() => None,
