@@ -6,6 +6,7 @@
 
 use std::{fmt, sync::atomic::AtomicU64};
 
+use crate::order::Note;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
@@ -30,6 +31,12 @@ struct ReasonLabel {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PartitionLabel {
+    topic: String,
+    partition: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PathLabel {
     path: &'static str,
 }
@@ -37,6 +44,11 @@ struct PathLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ClassLabel {
     class: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
 }
 
 /// The words of the verdict label; the last is for requests whose outcome the store
@@ -64,6 +76,24 @@ pub struct Metrics {
     lane_depth: Family<TopicLabel, Histogram>,
     store_call_seconds: Family<PathLabel, Histogram>,
     store_errors: Family<ClassLabel, Counter>,
+    skipped: Family<ReasonLabel, Counter>,
+    probed: Family<TopicLabel, Counter>,
+    resends: Family<TopicLabel, Counter>,
+    gap_seconds: Family<TopicLabel, Histogram>,
+    illegal: Family<TopicLabel, Counter>,
+    elapse_seconds: Family<TopicLabel, Histogram>,
+    elapse_lanes: Family<TopicLabel, Histogram>,
+    degraded: Family<PartitionLabel, Gauge>,
+    shadow_distance: Family<TopicLabel, Histogram>,
+    shadow_wait_seconds: Family<TopicLabel, Histogram>,
+    shadow_skipped: Family<TopicLabel, Counter>,
+    shadow_late: Family<TopicLabel, Counter>,
+    stuck: Family<TopicLabel, Gauge>,
+    missing: Family<TopicLabel, Counter>,
+    retired: Family<TopicLabel, Counter>,
+    repaired: Family<ReasonLabel, Counter>,
+    reloads: Family<OutcomeLabel, Counter>,
+    pub sidecars: Gauge,
     pub batch_events: Histogram,
     pub in_flight_events: Gauge,
     pub in_flight_bytes: Gauge,
@@ -89,6 +119,11 @@ fn depths() -> Histogram {
     Histogram::new([0, 1, 2, 3, 4, 6, 8, 10, 16, 32, 64, 128, 256, 512].map(f64::from))
 }
 
+/// 1 ms to 9 min, doubling: how long gaps last.
+fn waits() -> Histogram {
+    Histogram::new((0..20).map(|power| 0.001 * f64::from(1 << power)))
+}
+
 fn batch_sizes() -> Histogram {
     Histogram::new((0..10).map(|power| f64::from(1 << power)))
 }
@@ -105,6 +140,24 @@ impl Default for Metrics {
             lane_depth: Family::new_with_constructor(depths),
             store_call_seconds: Family::new_with_constructor(seconds),
             store_errors: Family::default(),
+            skipped: Family::default(),
+            probed: Family::default(),
+            resends: Family::default(),
+            gap_seconds: Family::new_with_constructor(waits),
+            illegal: Family::default(),
+            elapse_seconds: Family::new_with_constructor(seconds),
+            elapse_lanes: Family::new_with_constructor(depths),
+            degraded: Family::default(),
+            shadow_distance: Family::new_with_constructor(depths),
+            shadow_wait_seconds: Family::new_with_constructor(waits),
+            shadow_skipped: Family::default(),
+            shadow_late: Family::default(),
+            stuck: Family::default(),
+            missing: Family::default(),
+            retired: Family::default(),
+            repaired: Family::default(),
+            reloads: Family::default(),
+            sidecars: Gauge::default(),
             batch_events: batch_sizes(),
             in_flight_events: Gauge::default(),
             in_flight_bytes: Gauge::default(),
@@ -150,6 +203,55 @@ impl Metrics {
             "Calls that the store did not answer, by class",
             self.store_errors.clone(),
         );
+        r.register("skipped", "Gaps given up, by reason", self.skipped.clone());
+        r.register("probed", "Times a gap's producers were asked for what is missing", self.probed.clone());
+        r.register("resends", "Probes for which a producer is connected here", self.resends.clone());
+        r.register_with_unit(
+            "gap",
+            "From the opening of a gap to its being filled; skipped ones are not in it",
+            Unit::Seconds,
+            self.gap_seconds.clone(),
+        );
+        r.register("illegal", "Events whose type may not follow the one before", self.illegal.clone());
+        r.register_with_unit(
+            "elapse",
+            "One look at what is due in a partition",
+            Unit::Seconds,
+            self.elapse_seconds.clone(),
+        );
+        r.register("elapse_lanes", "Lanes that were due in one look", self.elapse_lanes.clone());
+        r.register("degraded", "1 while the partition promises no order", self.degraded.clone());
+        r.register(
+            "shadow_distance",
+            "Shadow: how many places late an event came",
+            self.shadow_distance.clone(),
+        );
+        r.register_with_unit(
+            "shadow_wait",
+            "Shadow: how long enforcing would have waited for a gap to be filled",
+            Unit::Seconds,
+            self.shadow_wait_seconds.clone(),
+        );
+        r.register(
+            "shadow_skipped",
+            "Shadow: gaps that enforcing would have given up",
+            self.shadow_skipped.clone(),
+        );
+        r.register("shadow_late", "Shadow: events that would have been late", self.shadow_late.clone());
+        r.register(
+            "stuck",
+            "Entities without a terminal event for stuck_after_ms, as last counted here",
+            self.stuck.clone(),
+        );
+        r.register("missing", "Announced entities that did not begin in time", self.missing.clone());
+        r.register("retired", "Lanes that became tombstones", self.retired.clone());
+        r.register("repaired", "What the reconciler found out of place, by kind", self.repaired.clone());
+        r.register("reloads", "Times the configuration was read again, by outcome", self.reloads.clone());
+        r.register(
+            "sidecars",
+            "Sidecars that gave a sign of life lately, this one too",
+            self.sidecars.clone(),
+        );
         r.register("batch_events", "Events per call that admits a batch", self.batch_events.clone());
         r.register("in_flight_events", "Events received and not yet answered", self.in_flight_events.clone());
         r.register_with_unit(
@@ -181,11 +283,41 @@ impl Metrics {
             refused: self.refused.clone(),
             drained: self.drained.get_or_create_owned(&label),
             after_terminal: self.after_terminal.get_or_create_owned(&label),
+            skipped: self.skipped.clone(),
+            probed: self.probed.get_or_create_owned(&label),
+            resends: self.resends.get_or_create_owned(&label),
+            gap_seconds: self.gap_seconds.get_or_create_owned(&label),
+            illegal: self.illegal.get_or_create_owned(&label),
+            elapse_seconds: self.elapse_seconds.get_or_create_owned(&label),
+            elapse_lanes: self.elapse_lanes.get_or_create_owned(&label),
+            degraded: self.degraded.clone(),
+            shadow_distance: self.shadow_distance.get_or_create_owned(&label),
+            shadow_wait_seconds: self.shadow_wait_seconds.get_or_create_owned(&label),
+            shadow_skipped: self.shadow_skipped.get_or_create_owned(&label),
+            shadow_late: self.shadow_late.get_or_create_owned(&label),
             publish_seconds: self.publish_seconds.get_or_create_owned(&label),
             lane_depth: self.lane_depth.get_or_create_owned(&label),
             fast_seconds: self.store_call_seconds.get_or_create_owned(&PathLabel { path: "fast" }),
             slow_seconds: self.store_call_seconds.get_or_create_owned(&PathLabel { path: "slow" }),
         }
+    }
+
+    /// What a look for lost work found in one topic.
+    pub fn count_reconciled(&self, topic: &str, stuck: u64, missing: u64, retired: u64) {
+        let label = TopicLabel { topic: topic.to_owned() };
+        self.stuck.get_or_create(&label).set(i64::try_from(stuck).unwrap_or(i64::MAX));
+        self.missing.get_or_create(&label).inc_by(missing);
+        self.retired.get_or_create(&label).inc_by(retired);
+    }
+
+    pub fn count_repaired(&self, topic: &str, kind: &'static str, count: u64) {
+        let label = ReasonLabel { topic: topic.to_owned(), reason: kind };
+        self.repaired.get_or_create(&label).inc_by(count);
+    }
+
+    /// `outcome` is "done" or "refused".
+    pub fn count_reload(&self, outcome: &'static str) {
+        self.reloads.get_or_create(&OutcomeLabel { outcome }).inc();
     }
 
     pub fn count_store_error(&self, class: &'static str) {
@@ -208,6 +340,18 @@ pub struct TopicMetrics {
     refused: Family<ReasonLabel, Counter>,
     pub drained: Counter,
     pub after_terminal: Counter,
+    skipped: Family<ReasonLabel, Counter>,
+    probed: Counter,
+    pub resends: Counter,
+    gap_seconds: Histogram,
+    illegal: Counter,
+    pub elapse_seconds: Histogram,
+    pub elapse_lanes: Histogram,
+    degraded: Family<PartitionLabel, Gauge>,
+    shadow_distance: Histogram,
+    shadow_wait_seconds: Histogram,
+    shadow_skipped: Counter,
+    shadow_late: Counter,
     pub publish_seconds: Histogram,
     pub lane_depth: Histogram,
     pub fast_seconds: Histogram,
@@ -219,6 +363,31 @@ impl TopicMetrics {
     pub fn count(&self, verdict: &str) {
         let at = VERDICTS.iter().position(|known| *known == verdict).expect("the verdict is a known word");
         self.verdicts[at].inc();
+    }
+
+    /// Counts what a call did to gaps.
+    pub fn note(&self, notes: &[Note]) {
+        let seconds = |milliseconds: u64| milliseconds as f64 / 1000.0;
+        for note in notes {
+            match *note {
+                Note::Filled(waited) => self.gap_seconds.observe(seconds(waited)),
+                Note::Skipped(reason) => {
+                    let label = ReasonLabel { topic: self.topic.clone(), reason: reason.name() };
+                    self.skipped.get_or_create(&label).inc();
+                }
+                Note::Probed => drop(self.probed.inc()),
+                Note::Illegal => drop(self.illegal.inc()),
+                Note::Distance(places) => self.shadow_distance.observe(places as f64),
+                Note::WouldWait(waited) => self.shadow_wait_seconds.observe(seconds(waited)),
+                Note::WouldSkip => drop(self.shadow_skipped.inc()),
+                Note::WouldBeLate => drop(self.shadow_late.inc()),
+            }
+        }
+    }
+
+    pub fn set_degraded(&self, partition: u32, degraded: bool) {
+        let label = PartitionLabel { topic: self.topic.clone(), partition };
+        self.degraded.get_or_create(&label).set(i64::from(degraded));
     }
 
     pub fn count_refused(&self, reason: &'static str) {

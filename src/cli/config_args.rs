@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::Failure;
 use crate::{
-    config::{Config, MEMORY_URL, Overrides, load},
+    config::{Config, MEMORY_URL, Overrides, Source},
     random::Random,
     store::{OpenError, RedisSettings, RedisStore, StoreError},
 };
@@ -27,6 +27,11 @@ pub struct ConfigArgs {
 
 impl ConfigArgs {
     pub fn load(&self, more: Vec<(String, String)>) -> Result<Config, Failure> {
+        self.source(more)?.load().map_err(|error| Failure::Usage(error.into()))
+    }
+
+    /// Where the configuration comes from.
+    pub fn source(&self, more: Vec<(String, String)>) -> Result<Source, Failure> {
         let mut flags = Vec::new();
         for assignment in &self.set {
             let (key, value) = assignment.split_once('=').ok_or_else(|| {
@@ -38,8 +43,7 @@ impl ConfigArgs {
         }
         flags.extend(self.redis.iter().map(|url| ("store.url".to_owned(), url.clone())));
         flags.extend(more);
-        load(self.config.as_deref(), &Overrides::from_environment(flags))
-            .map_err(|error| Failure::Usage(error.into()))
+        Ok(Source { file: self.config.clone(), overrides: Overrides::from_environment(flags) })
     }
 }
 

@@ -9,8 +9,9 @@ use super::{
     output::print_json,
 };
 use crate::{
+    config::Fleet,
     random::Random,
-    store::{ServerReport, Store},
+    store::{ServerReport, SidecarSeen, Store},
 };
 
 #[derive(Args)]
@@ -50,9 +51,12 @@ const OLDEST: (u32, u32) = (7, 0);
 pub fn run(args: DoctorArgs) -> Outcome {
     let config = args.config.load(Vec::new())?;
     let store = open_redis(&config, &mut Random::from_system())?;
-    let diagnosis = match block_on(store.report()) {
+    // One runtime for both: a connection belongs to the one it was made in.
+    let (report, seen) = block_on(async { (store.report().await, store.sidecars().await) });
+    let diagnosis = match report {
         Ok(report) => {
-            let checks = examine(&report);
+            let mut checks = examine(&report);
+            checks.extend(seen.ok().map(|seen| sidecars(&seen, &config.fleet)));
             Diagnosis { ok: checks.iter().all(|c| c.grade != Grade::Bad), checks, server: Some(report) }
         }
         Err(error) => {
@@ -78,6 +82,19 @@ pub fn run(args: DoctorArgs) -> Outcome {
         (false, Some(_)) => Err(Failure::Found),
         (false, None) => Err(Failure::Unreachable(anyhow::anyhow!("the store cannot be reached"))),
     }
+}
+
+fn sidecars(seen: &[SidecarSeen], fleet: &Fleet) -> Check {
+    let (alive, silent): (Vec<_>, Vec<_>) =
+        seen.iter().partition(|sidecar| sidecar.silent_ms < fleet.orphan_threshold_ms);
+    let alive = alive.len();
+    let said = match (alive, silent.len()) {
+        (0, 0) => "none has been seen".to_owned(),
+        (alive, 0) => format!("{alive} alive"),
+        (alive, silent) => format!("{alive} alive, {silent} silent for fleet.orphan_threshold_ms or longer"),
+    };
+    let grade = if alive == 0 { Grade::Warning } else { Grade::Good };
+    Check { what: "sidecars", grade, said }
 }
 
 fn examine(report: &ServerReport) -> Vec<Check> {

@@ -1,13 +1,16 @@
 //! The command line: one file per command.
 
 mod config_args;
+mod degrade;
 mod demo;
 mod doctor;
 mod event_json;
 mod output;
 mod private_redis;
 mod publish;
+mod reconcile;
 mod serve;
+mod skip;
 mod topic;
 mod verify;
 
@@ -40,6 +43,14 @@ enum Command {
     Verify(verify::VerifyArgs),
     /// List, show or delete topics.
     Topic(topic::TopicArgs),
+    /// Give one gap up that nobody will fill; the stream says who did it.
+    Skip(skip::SkipArgs),
+    /// Take a topic's promise of order away: events pass at once, marked.
+    Degrade(degrade::DegradeArgs),
+    /// Give a degraded topic its promise of order back.
+    Restore(degrade::DegradeArgs),
+    /// Look for lost work once: what is stuck, never began, or is out of place.
+    Reconcile(reconcile::ReconcileArgs),
     /// Check the store: is it reachable, is it fit, what could be lost?
     Doctor(doctor::DoctorArgs),
 }
@@ -79,6 +90,10 @@ pub fn main() -> ExitCode {
         Command::Publish(args) => publish::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Topic(args) => topic::run(args),
+        Command::Skip(args) => skip::run(args),
+        Command::Degrade(args) => degrade::run(args, true),
+        Command::Restore(args) => degrade::run(args, false),
+        Command::Reconcile(args) => reconcile::run(args),
         Command::Doctor(args) => doctor::run(args),
     };
     let (code, error) = match outcome {

@@ -248,16 +248,26 @@ fn code_of(error: &ClientError) -> Code {
     match error {
         ClientError::Failed { code, .. } => i32::try_from(*code).map_or(Code::Unknown, Code::from_i32),
         ClientError::Status(status) => status.code(),
-        ClientError::Target { .. } | ClientError::Unreachable { .. } | ClientError::Lost => Code::Unavailable,
+        ClientError::Full { .. } => Code::ResourceExhausted,
+        ClientError::Target { .. }
+        | ClientError::Unreachable { .. }
+        | ClientError::Lost
+        | ClientError::GaveUp { .. }
+        | ClientError::Closed => Code::Unavailable,
     }
 }
 
 pub fn client_failure(error: ClientError) -> Failure {
     match error {
         ClientError::Target { .. } => Failure::Usage(error.into()),
-        ClientError::Unreachable { .. } | ClientError::Lost => Failure::Unreachable(error.into()),
+        ClientError::Unreachable { .. } | ClientError::Lost | ClientError::GaveUp { .. } => {
+            Failure::Unreachable(error.into())
+        }
         ClientError::Status(_) if code_of(&error) == Code::Unavailable => Failure::Unreachable(error.into()),
-        ClientError::Status(_) | ClientError::Failed { .. } => Failure::Other(error.into()),
+        ClientError::Status(_)
+        | ClientError::Failed { .. }
+        | ClientError::Full { .. }
+        | ClientError::Closed => Failure::Other(error.into()),
     }
 }
 

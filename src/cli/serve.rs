@@ -20,7 +20,7 @@ use super::{
     output::print_json,
 };
 use crate::{
-    config::{Config, MEMORY_URL},
+    config::{Config, MEMORY_URL, Source},
     random::Random,
     server::{self, Bound, ServeError},
     store::{MemoryStore, OpenError, RedisStore, Store},
@@ -54,14 +54,15 @@ pub struct ServeArgs {
 pub fn run(args: ServeArgs) -> Outcome {
     let flags = [("listen.grpc", &args.listen), ("listen.socket", &args.socket), ("listen.web", &args.web)];
     let given = flags.iter().filter_map(|(key, value)| Some((key.to_string(), value.as_ref()?.clone())));
-    let config = args.config.load(given.collect())?;
+    let source = args.config.source(given.collect())?;
+    let config = source.load().map_err(|error| Failure::Usage(error.into()))?;
     telemetry::start(&config.log, config.log_format)
         .map_err(|error| Failure::Usage(anyhow::anyhow!(error)))?;
     if args.check {
         return check(&config);
     }
     let runtime = runtime(config.threads).map_err(|error| Failure::Other(error.into()))?;
-    let outcome = runtime.block_on(serve(args, config));
+    let outcome = runtime.block_on(serve(args, config, source));
     // A client that ignores us must not keep the process alive.
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
@@ -88,7 +89,7 @@ fn check(config: &Config) -> Outcome {
     Ok(())
 }
 
-async fn serve(args: ServeArgs, config: Config) -> Outcome {
+async fn serve(args: ServeArgs, config: Config, source: Source) -> Outcome {
     let shutdown = shutdown(args.exit_with_parent);
     let mut random = Random::from_system();
     let store: Arc<dyn Store> = if config.store.url == MEMORY_URL {
@@ -119,7 +120,7 @@ async fn serve(args: ServeArgs, config: Config) -> Outcome {
         store.describe(),
         config.store.start_wait_ms
     );
-    let served = server::run(config, store, random, ready, shutdown);
+    let served = server::run(config, source, store, random, ready, shutdown);
     served.await.map_err(|error| match error {
         ServeError::Open(OpenError::Store { ref source, .. }) if source.is_passing() => {
             Failure::Unreachable(anyhow::anyhow!("{gave_up} {error}"))

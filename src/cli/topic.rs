@@ -105,11 +105,14 @@ async fn show(store: &dyn Store, topic: &str, json: bool) -> Outcome {
         println!("{field:<15} {value}");
     }
     let row = |(index, m): (usize, &Measure)| {
-        let numbers = [m.entries, m.lanes, m.parked, m.parked_bytes, m.late, m.trimmed];
-        [vec![index.to_string()], numbers.map(grouped).to_vec()].concat()
+        let numbers = [m.entries, m.lanes, m.parked, m.parked_bytes, m.gaps, m.late, m.trimmed];
+        let mode = if m.degraded { "degraded" } else { "ordered" };
+        [vec![index.to_string()], numbers.map(grouped).to_vec(), vec![mode.to_owned()]].concat()
     };
     let rows: Vec<Vec<String>> = shown.partition_sizes.iter().enumerate().map(row).collect();
-    print_table(&["partition", "entries", "entities", "parked", "parked bytes", "late", "trimmed"], &rows);
+    let head =
+        ["partition", "entries", "entities", "parked", "parked bytes", "gaps", "late", "trimmed", "mode"];
+    print_table(&head, &rows);
     Ok(())
 }
 

@@ -62,6 +62,7 @@ fn kind(kind: FindingKind) -> &'static str {
         FindingKind::Inversion => "inversion",
         FindingKind::UnmarkedGap => "unmarked gap",
         FindingKind::Duplicate => "duplicate",
+        FindingKind::IllegalTransition => "illegal transition",
     }
 }
 
@@ -78,9 +79,19 @@ fn print(topic: &str, report: &Report) {
             row("markers", report.markers),
             row("passed", report.passed),
             row("late", report.late),
+            row("illegal transitions", report.illegal),
         ],
     );
     for finding in &report.findings {
+        if finding.kind == FindingKind::IllegalTransition {
+            let (entity, epoch, sequence) = (&finding.entity, finding.epoch, finding.sequence);
+            println!(
+                "illegal transition at {} in partition {}: entity {entity:?}, epoch {epoch}, sequence {sequence}; \
+                 its attrs say after which stage",
+                finding.id, finding.partition
+            );
+            continue;
+        }
         println!(
             "{} at {} in partition {}: entity {:?}, epoch {}, sequence {} where {} should have come",
             kind(finding.kind),

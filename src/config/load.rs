@@ -1,6 +1,9 @@
 //! From file, environment and flags to one validated configuration.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use toml::{Table, Value};
 
@@ -27,6 +30,24 @@ impl Overrides {
             .filter(ours)
             .collect();
         Overrides { environment, flags }
+    }
+}
+
+/// Where a configuration comes from, to be read again.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    pub file: Option<PathBuf>,
+    pub overrides: Overrides,
+}
+
+impl Source {
+    pub fn load(&self) -> Result<Config, ConfigError> {
+        load(self.file.as_deref(), &self.overrides)
+    }
+
+    /// What the file says at this moment, to see whether it has changed.
+    pub fn content(&self) -> Option<Vec<u8>> {
+        fs::read(self.file.as_ref()?).ok()
     }
 }
 

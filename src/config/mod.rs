@@ -13,8 +13,8 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
-    load::{ENV_PREFIX, Overrides, load},
-    topic::TopicConfig,
+    load::{ENV_PREFIX, Overrides, Source, load},
+    topic::{LifecycleConfig, TopicConfig},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,9 +23,11 @@ pub struct Config {
     pub threads: usize,
     pub log: String,
     pub log_format: LogFormat,
+    pub reload_ms: u64,
     pub listen: Listen,
     pub store: StoreConfig,
     pub limits: Limits,
+    pub fleet: Fleet,
     pub topics: BTreeMap<String, TopicConfig>,
 }
 
@@ -68,7 +70,19 @@ pub struct Limits {
     pub stream_in_flight: usize,
     pub connection_requests: usize,
     pub connections: usize,
+    pub elapse_max: usize,
     pub drain_ms: u64,
+}
+
+/// What sidecars do for all of them: signs of life, and looking for lost work.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Fleet {
+    pub heartbeat_interval_ms: u64,
+    pub orphan_threshold_ms: u64,
+    pub reconcile_interval_ms: u64,
+    pub reconcile_max: usize,
+    pub reconcile_pause_ms: u64,
 }
 
 /// The URL of the embedded store.
@@ -84,6 +98,29 @@ pub enum ConfigError {
     Impossible { key: String, reason: String },
 }
 
+impl Config {
+    /// The first key that differs and cannot change while the process runs. Of the
+    /// topics, everything can but what is fixed at their creation.
+    pub fn needs_restart(&self, new: &Config) -> Option<String> {
+        let names = |config: &Config| config.topics.keys().cloned().collect::<Vec<_>>();
+        let fixed = |topic: &TopicConfig| (topic.partitions, topic.numbering, topic.first_sequence);
+        let changed = |name: &&String| fixed(&self.topics[*name]) != fixed(&new.topics[*name]);
+        let sections = [
+            ("threads", self.threads == new.threads),
+            ("log", self.log == new.log),
+            ("log_format", self.log_format == new.log_format),
+            ("reload_ms", self.reload_ms == new.reload_ms),
+            ("listen", self.listen == new.listen),
+            ("store", self.store == new.store),
+            ("limits", self.limits == new.limits),
+            ("fleet", self.fleet == new.fleet),
+            ("topics", names(self) == names(new)),
+        ];
+        let section = sections.into_iter().find(|(_, same)| !same).map(|(key, _)| key.to_owned());
+        section.or_else(|| self.topics.keys().find(changed).map(|name| format!("topics.{name}")))
+    }
+}
+
 impl Default for Config {
     /// What runs without a file: one topic, so that a trial needs no configuration.
     fn default() -> Self {
@@ -95,9 +132,11 @@ impl Default for Config {
             threads: 1,
             log: "info".to_owned(),
             log_format: LogFormat::Text,
+            reload_ms: 2_000,
             listen: Listen::default(),
             store: StoreConfig::default(),
             limits: Limits::default(),
+            fleet: Fleet::default(),
             topics: BTreeMap::from([("evaluations".to_owned(), evaluations)]),
         }
     }
@@ -135,8 +174,35 @@ impl Default for Limits {
             stream_in_flight: 1024,
             connection_requests: 256,
             connections: 1024,
+            elapse_max: 128,
             drain_ms: 10_000,
         }
+    }
+}
+
+impl Default for Fleet {
+    fn default() -> Self {
+        Fleet {
+            heartbeat_interval_ms: 10_000,
+            orphan_threshold_ms: 60_000,
+            reconcile_interval_ms: 60_000,
+            reconcile_max: 256,
+            reconcile_pause_ms: 50,
+        }
+    }
+}
+
+impl Fleet {
+    /// How long a silent sidecar is remembered.
+    pub fn forget_after_ms(&self) -> u64 {
+        const HOUR_MS: u64 = 3_600_000;
+        (3 * self.orphan_threshold_ms).max(HOUR_MS)
+    }
+
+    /// How long the right to reconcile lasts unless it is renewed.
+    pub fn lead_ms(&self) -> u64 {
+        const TWO_MINUTES_MS: u64 = 120_000;
+        (2 * self.reconcile_interval_ms).max(TWO_MINUTES_MS)
     }
 }
 

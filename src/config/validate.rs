@@ -10,12 +10,22 @@ const EVENT_BYTES_CEILING: usize = 4 << 20;
 /// What an event weighs besides its data: entity, type, attributes, framing.
 const ENVELOPE_BYTES: usize = 1 << 10;
 const PARTITIONS_MAX: u32 = 1024;
+/// Lanes that one script call can write back.
+const ELAPSE_CEILING: usize = 1000;
+const SWEEP_CEILING: usize = 1000;
+/// Waits of a schedule.
+const GAP_WAITS_MAX: usize = 16;
+/// Ten years, as a bound on any time: sums of them stay exact.
+const TIME_MAX_MS: u64 = 10 * 365 * 24 * 3_600_000;
+/// Names on a rollout's list, and types of a lifecycle: scripts read them in each slow call.
+const LIST_MAX: usize = 256;
 
 impl Config {
     pub fn validate(&self) -> Result<(), ConfigError> {
         self.validate_process()?;
         self.validate_store()?;
         self.validate_limits()?;
+        self.validate_fleet()?;
         require(!self.topics.is_empty(), "topics", || {
             "there is no topic; add a section [topics.NAME], for example [topics.evaluations]".to_owned()
         })?;
@@ -59,6 +69,21 @@ impl Config {
         )
     }
 
+    fn validate_fleet(&self) -> Result<(), ConfigError> {
+        let fleet = &self.fleet;
+        at_least("fleet.heartbeat_interval_ms", fleet.heartbeat_interval_ms, 100)?;
+        at_least_other(
+            ("fleet.orphan_threshold_ms", fleet.orphan_threshold_ms),
+            ("fleet.heartbeat_interval_ms + 1", fleet.heartbeat_interval_ms + 1),
+            "or a living sidecar would look dead between two signs of life",
+        )?;
+        at_most("fleet.orphan_threshold_ms", fleet.orphan_threshold_ms, TIME_MAX_MS)?;
+        at_least("fleet.reconcile_interval_ms", fleet.reconcile_interval_ms, 100)?;
+        at_most("fleet.reconcile_interval_ms", fleet.reconcile_interval_ms, TIME_MAX_MS)?;
+        at_least("fleet.reconcile_max", fleet.reconcile_max, 1)?;
+        at_most("fleet.reconcile_max", fleet.reconcile_max, SWEEP_CEILING)
+    }
+
     fn validate_limits(&self) -> Result<(), ConfigError> {
         let limits = &self.limits;
         at_least("limits.event_bytes", limits.event_bytes, 1)?;
@@ -70,6 +95,8 @@ impl Config {
         at_least("limits.batch_bytes", limits.batch_bytes, 1)?;
         at_least("limits.connection_requests", limits.connection_requests, 1)?;
         at_least("limits.connections", limits.connections, 1)?;
+        at_least("limits.elapse_max", limits.elapse_max, 1)?;
+        at_most("limits.elapse_max", limits.elapse_max, ELAPSE_CEILING)?;
         let largest_event = limits.event_bytes + limits.attribute_bytes + ENVELOPE_BYTES;
         at_least_other(
             ("limits.request_bytes", limits.request_bytes),
@@ -126,7 +153,89 @@ impl TopicConfig {
             (&key("parked_max"), self.parked_max),
             "or parked_max could never be reached",
         )?;
+        self.validate_times(&key)?;
+        self.validate_lists(&key)?;
         self.spec(name).map(drop)
+    }
+
+    fn validate_times(&self, key: &impl Fn(&str) -> String) -> Result<(), ConfigError> {
+        require((1..=GAP_WAITS_MAX).contains(&self.gap_waits_ms.len()), &key("gap_waits_ms"), || {
+            let count = self.gap_waits_ms.len();
+            format!(
+                "a schedule has 1 to {GAP_WAITS_MAX} waits, this one has {count}; write for example [10000, 20000]"
+            )
+        })?;
+        for wait in &self.gap_waits_ms {
+            at_least(&key("gap_waits_ms"), *wait, 1)?;
+            at_most(&key("gap_waits_ms"), *wait, TIME_MAX_MS)?;
+        }
+        for (name, value) in [
+            ("gap_wait_live_ms", self.gap_wait_live_ms),
+            ("parked_age_max_ms", self.parked_age_max_ms),
+            ("terminal_wait_ms", self.terminal_wait_ms),
+            ("breaker_window_ms", self.breaker_window_ms),
+            ("stuck_after_ms", self.stuck_after_ms),
+            ("retire_after_ms", self.retire_after_ms),
+            ("remember_for_ms", self.remember_for_ms),
+        ] {
+            at_least(&key(name), value, 1)?;
+            at_most(&key(name), value, TIME_MAX_MS)?;
+        }
+        at_most(&key("idle_retire_after_ms"), self.idle_retire_after_ms, TIME_MAX_MS)?;
+        at_most(&key("breaker_hold_ms"), self.breaker_hold_ms, TIME_MAX_MS)?;
+        at_most(&key("breaker_skips"), self.breaker_skips, 1_000_000)?;
+        at_least_other(
+            (&key("parked_age_max_ms"), self.parked_age_max_ms),
+            ("the sum of gap_waits_ms", self.gap_waits_ms.iter().sum()),
+            "or the schedule would never come to its end",
+        )?;
+        at_least_other(
+            (&key("remember_for_ms"), self.remember_for_ms),
+            (&key("parked_age_max_ms"), self.parked_age_max_ms),
+            "or an event could outlive the memory of its entity",
+        )
+    }
+
+    fn validate_lists(&self, key: &impl Fn(&str) -> String) -> Result<(), ConfigError> {
+        at_most(&key("rollout_percent"), self.rollout_percent, 100)?;
+        for (name, list) in [
+            ("rollout_allow", &self.rollout_allow),
+            ("rollout_deny", &self.rollout_deny),
+            ("terminal_types", &self.terminal_types),
+        ] {
+            at_most(&key(name), list.len(), LIST_MAX)?;
+            require(list.iter().all(|item| !item.is_empty()), &key(name), || {
+                "an item is empty; leave it out, or write \"*\" for all".to_owned()
+            })?;
+        }
+        let lifecycle = &self.lifecycle;
+        let named = lifecycle.types();
+        at_most(&key("lifecycle"), named.len(), LIST_MAX)?;
+        let is_plain = |name: &&str| {
+            (1..=64).contains(&name.len())
+                && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+        };
+        if let Some(odd) = named.iter().find(|name| !is_plain(name)) {
+            return require(false, &key("lifecycle"), || {
+                format!(
+                    "{odd:?} is no type for a lifecycle: 1 to 64 characters a-z, A-Z, 0-9, '.', '_' and '-'"
+                )
+            });
+        }
+        require(lifecycle.is_empty() || !lifecycle.initial.is_empty(), &key("lifecycle.initial"), || {
+            "a lifecycle needs a type to begin with; write for example [\"provisioning\"]".to_owned()
+        })?;
+        let reached = |kind: &&&str| {
+            let kind = **kind;
+            lifecycle.initial.iter().any(|initial| initial == kind)
+                || lifecycle.transitions.values().any(|next| next.iter().any(|name| name == kind))
+        };
+        match named.iter().find(|kind| !reached(kind)) {
+            Some(never) => require(false, &key("lifecycle.transitions"), || {
+                format!("nothing leads to {never:?}; let a type lead to it, or make it initial")
+            }),
+            None => Ok(()),
+        }
     }
 }
 
@@ -183,6 +292,7 @@ mod tests {
         assert!(refused(|config| config.listen.grpc.clear()).contains("nothing to listen on"));
         assert!(refused(|config| config.store.url = "rediss://host".into()).contains("TLS is not built in"));
         assert!(refused(|config| config.store.wait_ms = 1).contains("store.response_timeout_ms"));
+        assert!(refused(|c| c.fleet.orphan_threshold_ms = 10_000).contains("heartbeat_interval_ms"));
     }
 
     #[test]
@@ -193,6 +303,19 @@ mod tests {
         assert!(topic(|t| t.partitions = 0).starts_with("topics.evaluations.partitions: 0 is too small"));
         assert!(topic(|t| t.first_sequence = 1 << 53).contains("first_sequence"));
         assert!(topic(|t| t.parked_max = 200_000).contains("partition_parked_max"));
+        assert!(topic(|t| t.gap_waits_ms.clear()).contains("1 to 16 waits"));
+        assert!(topic(|t| t.gap_waits_ms = vec![0]).contains("0 is too small"));
+        assert!(topic(|t| t.parked_age_max_ms = 1_000).contains("the sum of gap_waits_ms (180000)"));
+        assert!(topic(|t| t.rollout_percent = 101).contains("at most 100"));
+        assert!(topic(|t| t.rollout_deny = vec![String::new()]).contains("an item is empty"));
+        assert!(topic(|t| t.lifecycle.terminal = vec!["done".into()]).contains("needs a type to begin with"));
+        let odd = topic(|t| t.lifecycle.initial = vec!["a b".into()]);
+        assert!(odd.contains("no type for a lifecycle"), "{odd}");
+        let unreached = topic(|t| {
+            t.lifecycle.initial = vec!["a".into()];
+            t.lifecycle.terminal = vec!["z".into()];
+        });
+        assert!(unreached.contains("nothing leads to \"z\""), "{unreached}");
         let bad_name = refused(|config| {
             config.topics.insert("Evaluations!".into(), TopicConfig::default());
         });

@@ -10,12 +10,14 @@ use super::{Limits, pb, publish_stream, status, wire};
 use crate::{
     ingest::{self, Ingest, Outcome, Overloaded, Topic},
     metrics::Metrics,
-    order::Entity,
+    order::{Announcement, Entity},
     store::Offer,
 };
 
 /// How long a unary request waits for its share of what may be in flight.
 const UNARY_WAIT: Duration = Duration::from_secs(1);
+
+const ANNOUNCE_MAX_MS: u64 = 10 * 365 * 24 * 3_600_000;
 
 /// A cheap handle; every connection and stream has its own.
 #[derive(Clone)]
@@ -94,6 +96,26 @@ impl pb::ingest_server::Ingest for IngestService {
         request: Request<Streaming<pb::PublishStreamRequest>>,
     ) -> Result<Response<Self::PublishStreamStream>, Status> {
         Ok(Response::new(publish_stream::serve(self.clone(), request.into_inner())))
+    }
+
+    async fn announce(
+        &self,
+        request: Request<pb::AnnounceRequest>,
+    ) -> Result<Response<pb::AnnounceResponse>, Status> {
+        let pb::AnnounceRequest { topic, entity, first_event_by_ms } = request.into_inner();
+        let topic = self.ingest.topic(&topic).ok_or_else(|| status::no_such_topic(&topic, &self.ingest))?;
+        let entity = Entity::new(&entity).map_err(|error| status::bad_field("entity", error.to_string()))?;
+        if !(1..=ANNOUNCE_MAX_MS).contains(&first_event_by_ms) {
+            let detail = format!("it is {first_event_by_ms}; write 1 to {ANNOUNCE_MAX_MS} (ten years)");
+            return Err(status::bad_field("first_event_by_ms", detail));
+        }
+        match self.ingest.announce(topic, &entity, first_event_by_ms).await.map_err(status::store_error)? {
+            Announcement::Noted => Ok(Response::new(pb::AnnounceResponse { begun: false })),
+            Announcement::Begun => Ok(Response::new(pb::AnnounceResponse { begun: true })),
+            Announcement::Full => Err(Status::resource_exhausted(
+                "too many announced entities of this partition have not begun (topic setting announced_max)",
+            )),
+        }
     }
 
     async fn resume(

@@ -14,13 +14,18 @@ use super::{
     ingest_service::{IngestService, refuse_all},
     pb, status, wire,
 };
-use crate::ingest::{self, Overloaded};
+use crate::ingest::{self, LiveStream, Overloaded};
 
 /// Answers that travel in one message, at most.
 const ANSWERS_MAX: usize = 256;
 
+/// Questions to the producer that wait to be sent; further ones are dropped, and asked
+/// again by the next probe.
+const RESENDS_UNSENT_MAX: usize = 256;
+
 enum Item {
     Answer(pb::Answer, OwnedSemaphorePermit),
+    Resend(pb::Resend, OwnedSemaphorePermit),
     /// The stream cannot go on.
     Failed(Status),
 }
@@ -48,8 +53,9 @@ pub fn serve(
         for item in items {
             match item {
                 Item::Answer(answer, _place) => response.answers.push(answer),
+                Item::Resend(resend, _place) => response.resends.push(resend),
                 // The last of all: answers that became ready with it go before it.
-                Item::Failed(status) if response.answers.is_empty() => {
+                Item::Failed(status) if response == pb::PublishStreamResponse::default() => {
                     return Some((Err(status), Ending::Closed));
                 }
                 Item::Failed(status) => return Some((Ok(response), Ending::Failed(status))),
@@ -70,11 +76,19 @@ async fn read(service: IngestService, mut requests: Streaming<pb::PublishStreamR
     service.metrics.streams.inc();
     let places = u32::try_from(service.limits.stream_in_flight).expect("limits are validated to fit");
     let window = Arc::new(Semaphore::new(service.limits.stream_in_flight));
+    let unsent = Arc::new(Semaphore::new(RESENDS_UNSENT_MAX));
+    let (live, mut asked) = service.ingest.live.join();
     let mut draining = service.draining.clone();
     let mut topic = String::new();
     let failure = loop {
         let message = tokio::select! {
             message = requests.message() => message,
+            Some(resend) = asked.recv() => {
+                if let Ok(place) = unsent.clone().try_acquire_owned() {
+                    let _ = answers.send(Item::Resend(wire::resend(resend), place));
+                }
+                continue;
+            }
             () = drained(&mut draining) => break Some(status::stopping()),
             () = answers.closed() => break None,
         };
@@ -85,7 +99,7 @@ async fn read(service: IngestService, mut requests: Streaming<pb::PublishStreamR
                 }
                 let wanted = u32::try_from(request.events.len()).unwrap_or(places).clamp(1, places);
                 let place = window.clone().acquire_many_owned(wanted).await.expect("it is never closed");
-                submit(&service, &topic, request, place, &answers).await;
+                submit(&service, &live, &topic, request, place, &answers).await;
             }
             Ok(None) => break None,
             Err(status) => break Some(named(status, &service)),
@@ -106,6 +120,7 @@ async fn drained(draining: &mut watch::Receiver<bool>) {
 /// Submits one request; its answer comes through the channel.
 async fn submit(
     service: &IngestService,
+    live: &LiveStream,
     topic: &str,
     request: pb::PublishStreamRequest,
     place: OwnedSemaphorePermit,
@@ -131,6 +146,7 @@ async fn submit(
     match service.ingest.in_flight.take(events.len(), wire::weight(&events)).await {
         Ok(taken) => {
             let offers = service.offers(topic, events);
+            offers.iter().flatten().for_each(|offer| live.remember(&topic.spec.name, &offer.entity));
             service.ingest.submit(topic, offers, ingest::Request::new(taken, answer));
         }
         Err(Overloaded) => answer(refuse_all(topic, events.len())),

@@ -5,8 +5,8 @@
 
 use super::{Limits, pb, status};
 use crate::{
-    ingest::{Invalid, Outcome, Topic},
-    order::{Entity, Epoch, Event, LaneState, Position, Refusal, Sequence, Verdict},
+    ingest::{Invalid, Outcome, Resend, Topic},
+    order::{Entity, Epoch, Event, LaneState, Position, Probe, Refusal, Sequence, Verdict},
     store::{Decision, Numbering, Offer, Payload, StreamId, id_digest},
 };
 
@@ -51,9 +51,10 @@ pub fn offer(event: pb::Event, topic: &Topic, limits: &Limits) -> Result<Offer, 
     check_attribute_names(&event)?;
     let epoch = Epoch::new(event.epoch).map_err(|error| invalid("epoch", "number_max", error.to_string()))?;
     let position = position(&event, topic)?;
-    // What the topic says of types is for the rules to decide, under the policy in force.
     let terminal = event.terminal;
-    let attrs = attrs_json(&event, terminal).into_boxed_str();
+    // For whoever reads the entry. Whether the lane closes is decided by the policy in force.
+    let is_last = terminal || topic.terminal_types().contains(&event.r#type);
+    let attrs = attrs_json(&event, is_last).into_boxed_str();
     check_attribute_bytes(attrs.len(), limits)?;
     let payload = Payload { kind: event.r#type.into_boxed_str(), attrs, data: event.data };
     Ok(Offer { entity, event: Event { epoch, position, terminal, payload } })
@@ -268,6 +269,17 @@ fn refusal_detail(refusal: Refusal) -> String {
         Refusal::PartitionParkedBytesMax => "too many bytes of this partition wait for missing events",
     };
     format!("{detail} (topic setting {})", refusal.name())
+}
+
+pub fn resend(resend: Resend) -> pb::Resend {
+    let Probe { entity, epoch, missing, .. } = resend.probe;
+    pb::Resend {
+        topic: resend.topic.to_string(),
+        entity: entity.to_string(),
+        epoch: epoch.get(),
+        from: missing.first.get(),
+        to: missing.last.get(),
+    }
 }
 
 pub fn resumed(state: Option<LaneState>, topic: &Topic) -> pb::ResumeResponse {

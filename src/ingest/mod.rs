@@ -5,27 +5,37 @@
 //! round trip. Whoever waits for a verdict holds only a receiver, so a client that
 //! goes away takes nothing with it.
 //!
+//! Beside it, time: [`elapse`] looks at what is due, [`live`] asks connected producers for
+//! what is missing.
+//!
 //! Nothing here knows gRPC, and time, store and randomness are handed in.
 
+mod elapse;
 mod in_flight;
+mod live;
 mod outcome;
 mod partition;
 mod request;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::Arc,
+    sync::{Arc, RwLock},
     time::Duration,
 };
 
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{Semaphore, mpsc, watch},
     task::JoinSet,
 };
 
-use self::partition::{Owner, Submission};
+use self::{
+    elapse::Ticker,
+    live::Listener,
+    partition::{Owner, Submission},
+};
 pub use self::{
     in_flight::{InFlight, Overloaded, Taken},
+    live::{LiveStream, LiveStreams, Resend},
     outcome::{Invalid, Outcome},
     partition::ASSIGNED_IN_FLIGHT_MAX,
     request::{Request, Ticket},
@@ -33,7 +43,7 @@ pub use self::{
 use crate::{
     clock::Clock,
     metrics::{Metrics, TopicMetrics},
-    order::{Entity, LaneState},
+    order::{Announcement, Entity, LaneState},
     random::Random,
     store::{Offer, PartitionId, Store, StoreError, TopicSpec, partition_of},
 };
@@ -47,6 +57,8 @@ pub struct Options {
     pub in_flight_bytes: usize,
     /// How long an event waits for a store that does not answer.
     pub store_wait: Duration,
+    /// Lanes that one look at the time may touch.
+    pub elapse_max: usize,
 }
 
 /// What the driver is given instead of reaching for it.
@@ -62,11 +74,14 @@ pub struct Ingest {
     closing: watch::Sender<bool>,
     topics: BTreeMap<String, Topic>,
     pub in_flight: InFlight,
+    pub live: Arc<LiveStreams>,
 }
 
 pub struct Topic {
+    /// As it was started: its name and what is fixed at creation. The policy may have
+    /// changed since.
     pub spec: TopicSpec,
-    pub terminal_types: BTreeSet<String>,
+    terminal_types: RwLock<Arc<BTreeSet<String>>>,
     pub metrics: Arc<TopicMetrics>,
     partitions: Vec<(PartitionId, mpsc::UnboundedSender<Submission>)>,
 }
@@ -74,10 +89,17 @@ pub struct Topic {
 /// Run until the [`Ingest`] they came with is closed and all queues are empty.
 pub type Tasks = JoinSet<()>;
 
+impl Topic {
+    /// Types that are terminal by the configuration, as far as this sidecar knows.
+    pub fn terminal_types(&self) -> Arc<BTreeSet<String>> {
+        self.terminal_types.read().expect("nobody panics holding it").clone()
+    }
+}
+
 impl Ingest {
     /// Starts a task per partition. The topics must be open in the store.
     pub fn start(
-        topics: Vec<(TopicSpec, BTreeSet<String>)>,
+        topics: Vec<TopicSpec>,
         options: Options,
         ports: Ports,
         mut random: Random,
@@ -85,7 +107,9 @@ impl Ingest {
         let mut tasks = JoinSet::new();
         let (closing, closed) = watch::channel(false);
         let mut started = BTreeMap::new();
-        for (spec, terminal_types) in topics {
+        let live = Arc::new(LiveStreams::default());
+        let turns = Arc::new(Semaphore::new(elapse::LOOKS_AT_ONCE));
+        for spec in topics {
             let metrics = Arc::new(ports.metrics.topic(&spec.name));
             let mut partitions = Vec::new();
             for index in 0..spec.partitions {
@@ -95,13 +119,31 @@ impl Ingest {
                 let jitter = Random::from_seed(random.draw());
                 let owner = Owner::new(id.clone(), options.clone(), ports.clone(), metrics.clone(), jitter);
                 tasks.spawn(owner.run(queue, closed.clone()));
+                let ticker = Ticker {
+                    id: id.clone(),
+                    ports: ports.clone(),
+                    metrics: metrics.clone(),
+                    random: Random::from_seed(random.draw()),
+                    elapse_max: options.elapse_max,
+                    turns: turns.clone(),
+                };
+                tasks.spawn(ticker.run(closed.clone()));
                 partitions.push((id, sender));
             }
+            let listener = Listener {
+                topic: spec.name.as_str().into(),
+                partitions: spec.partitions,
+                live: live.clone(),
+                ports: ports.clone(),
+                metrics: metrics.clone(),
+            };
+            tasks.spawn(listener.run(closed.clone()));
+            let terminal_types = RwLock::new(Arc::new(spec.policy.terminal_types.clone()));
             started.insert(spec.name.clone(), Topic { spec, terminal_types, metrics, partitions });
         }
         let in_flight =
             InFlight::new(options.in_flight_events, options.in_flight_bytes, ports.metrics.clone());
-        (Arc::new(Ingest { ports, closing, topics: started, in_flight }), tasks)
+        (Arc::new(Ingest { ports, closing, topics: started, in_flight, live }), tasks)
     }
 
     /// Lets the tasks end once what was submitted is answered. What is submitted after
@@ -137,6 +179,25 @@ impl Ingest {
                 }
             }
         }
+    }
+
+    /// A topic's policy changed; the store knows already.
+    pub fn reload(&self, spec: &TopicSpec) {
+        if let Some(topic) = self.topics.get(&spec.name) {
+            let types = Arc::new(spec.policy.terminal_types.clone());
+            *topic.terminal_types.write().expect("nobody panics holding it") = types;
+        }
+    }
+
+    /// Notes that an entity will exist, and in how many milliseconds it should begin.
+    pub async fn announce(
+        &self,
+        topic: &Topic,
+        entity: &Entity,
+        within_ms: u64,
+    ) -> Result<Announcement, StoreError> {
+        let index = partition_of(entity, topic.spec.partitions) as usize;
+        self.ports.store.announce(&topic.partitions[index].0, entity, within_ms).await
     }
 
     /// Where an entity stands.

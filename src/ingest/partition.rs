@@ -120,6 +120,7 @@ impl Owner {
                 self.more = admitted.more;
                 self.metrics.drained.inc_by(admitted.drained);
                 self.metrics.after_terminal.inc_by(admitted.after_terminal);
+                self.metrics.note(&admitted.notes);
                 let mut undecided = Vec::new();
                 for ((decision, offer), (ticket, received)) in
                     admitted.decisions.into_iter().zip(batch.into_offers()).zip(submitted)

@@ -31,6 +31,9 @@ pub struct Report {
     pub markers: u64,
     /// Entries of the late streams, and late ones written inline.
     pub late: u64,
+    /// Entries whose type may not follow the one before, by the topic's lifecycle. They
+    /// are where they belong, so they do not count against `ok`.
+    pub illegal: u64,
     pub ok: bool,
     /// The first findings, for a person.
     pub findings: Vec<Finding>,
@@ -54,6 +57,8 @@ pub enum FindingKind {
     Inversion,
     UnmarkedGap,
     Duplicate,
+    /// In its place, but by the lifecycle it should not have happened.
+    IllegalTransition,
 }
 
 /// What was read of one entity.
@@ -89,6 +94,14 @@ impl Verifier {
 
     pub fn entry(&mut self, entry: &Entry) {
         self.report.entries += 1;
+        // What concerns the whole partition has no entity.
+        if entry.entity.is_empty() {
+            self.report.markers += 1;
+            return;
+        }
+        if is_illegal(entry) {
+            self.find(FindingKind::IllegalTransition, entry);
+        }
         match entry.order {
             Order::Strict => self.in_order(entry),
             Order::Passed => self.passed(entry),
@@ -121,7 +134,9 @@ impl Verifier {
             let kind = if was_missing { FindingKind::Inversion } else { FindingKind::Duplicate };
             return self.find(kind, entry);
         }
-        if entry.sequence > seen.next {
+        // Also if something below passed by, and no marker said that it will not come.
+        if entry.sequence > seen.next || !seen.missing.is_empty() {
+            seen.missing = Ranges::default();
             self.find(FindingKind::UnmarkedGap, entry);
         }
         self.seen_of(entry, entry.sequence).reach(entry.sequence);
@@ -180,6 +195,7 @@ impl Verifier {
             FindingKind::Inversion => self.report.inversions += 1,
             FindingKind::UnmarkedGap => self.report.unmarked_gaps += 1,
             FindingKind::Duplicate => self.report.duplicates += 1,
+            FindingKind::IllegalTransition => self.report.illegal += 1,
         }
         if self.report.findings.len() < FINDINGS_KEPT {
             let next = self.seen.get(&entry.entity).map_or(self.first, |seen| seen.next);
@@ -216,6 +232,12 @@ impl Seen {
         }
         self.next = self.next.max(to.after());
     }
+}
+
+fn is_illegal(entry: &Entry) -> bool {
+    // Cheap first: nearly no entry is.
+    let attrs = || serde_json::from_str::<serde_json::Value>(&entry.attrs).ok();
+    entry.attrs.contains(r#""illegal":"#) && attrs().is_some_and(|attrs| attrs.get("illegal").is_some())
 }
 
 /// Where the gap of a marker begins; `None` for any other marker.
@@ -301,6 +323,12 @@ mod tests {
         assert_eq!(counts(&["epoch 1", "strict 1/0", "strict 0/0"]), (1, 0, 0));
         assert_eq!(counts(&["strict 0/0", "strict 1/0"]), (0, 1, 0));
         assert_eq!(counts(&["strict 0/0", "gap 0/2-4", "strict 0/5"]), (0, 1, 0));
+    }
+
+    #[test]
+    fn what_passed_by_must_be_marked_before_order_is_promised_again() {
+        assert!(verify(&["strict 0/0", "passed 0/3", "passed 0/1", "gap 0/2-2", "strict 0/4"]).ok);
+        assert_eq!(counts(&["strict 0/0", "passed 0/3", "strict 0/4"]), (0, 1, 0));
     }
 
     #[test]

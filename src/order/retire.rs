@@ -62,6 +62,8 @@ pub enum Finding {
 /// What one look at the lanes' ages did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
+    /// What the partition clock said.
+    pub now: u64,
     pub findings: Vec<Finding>,
     pub retired: u64,
     pub forgotten: u64,
@@ -101,7 +103,7 @@ impl<P: Payload> Partition<P> {
     pub fn sweep(&mut self, wall: u64, policy: &Policy, count: usize) -> Swept {
         let now = self.clock.advance(wall);
         let times = &policy.retirement;
-        let mut swept = Swept::default();
+        let mut swept = Swept { now, ..Swept::default() };
         self.memory.opened.turn(now, times.stuck_after / 2);
         self.memory.closed.turn(now, times.retire_after / 2);
         self.memory.tombs.turn(now, times.remember_for / 2);

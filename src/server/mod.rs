@@ -1,9 +1,10 @@
 //! The sidecar as a whole: bind, open the topics, serve, drain.
 
+mod fleet;
 mod readiness;
+mod reload;
 
 use std::{
-    collections::BTreeSet,
     future::Future,
     io,
     net::SocketAddr,
@@ -16,14 +17,14 @@ use std::{
 use tokio::{
     net::{TcpListener, UnixListener},
     sync::watch,
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
 };
 use tracing::{info, warn};
 
-use self::readiness::Readiness;
+use self::{fleet::FleetMember, readiness::Readiness, reload::Reloader};
 use crate::{
     clock::{Clock, SystemClock},
-    config::Config,
+    config::{Config, Source},
     grpc::{self, Connections, IngestService, Listener},
     ingest::{self, Ingest, Ports, Tasks},
     metrics::Metrics,
@@ -61,6 +62,7 @@ const IDLE_GRACE: Duration = Duration::from_millis(100);
 /// all topics are open and the addresses answer.
 pub async fn run(
     config: Config,
+    source: Source,
     store: Arc<dyn Store>,
     mut random: Random,
     on_ready: impl FnOnce(&Bound),
@@ -79,7 +81,7 @@ pub async fn run(
 
     let specs = topic_specs(&config)?;
     let opened = async {
-        for (spec, _) in &specs {
+        for spec in &specs {
             open(&ports, spec, config.store.start_wait()).await?;
         }
         Ok::<(), OpenError>(())
@@ -89,14 +91,30 @@ pub async fn run(
         opened = opened => opened?,
         () = &mut shutdown => return Ok(()),
     }
-    let (ingest, mut tasks) =
-        Ingest::start(specs, ingest_options(&config), ports, Random::from_seed(random.draw()));
+    let (ingest, mut tasks) = Ingest::start(
+        specs.clone(),
+        ingest_options(&config),
+        ports.clone(),
+        Random::from_seed(random.draw()),
+    );
     let (drain, draining) = watch::channel(false);
     let service = IngestService::new(ingest.clone(), grpc_limits(&config), metrics.clone(), draining.clone());
     let connections = Connections::new(config.limits.connections, metrics.clone());
     let mut server =
         tokio::spawn(grpc::serve(service, health, listeners, connections, draining, grpc_limits(&config)));
-    let watcher = tokio::spawn(readiness.clone().watch_store(store, clock.clone()));
+    // What goes on beside, and ends without being waited for.
+    let mut beside = JoinSet::new();
+    beside.spawn(readiness.clone().watch_store(store, clock.clone()));
+    let member = FleetMember {
+        name: format!("{:016x}", random.draw()),
+        about: about(&config, &bound),
+        fleet: config.fleet.clone(),
+        ports: ports.clone(),
+    };
+    let member = Arc::new(member);
+    beside.spawn(member.clone().beat());
+    beside.spawn(member.clone().reconcile(specs, Random::from_seed(random.draw())));
+    beside.spawn(Reloader { source, config: config.clone(), ingest: ingest.clone(), ports }.run());
     readiness.set(true).await;
     on_ready(&bound);
 
@@ -112,10 +130,13 @@ pub async fn run(
     if let Some(path) = &bound.socket {
         let _ = std::fs::remove_file(path);
     }
-    watcher.abort();
+    beside.shutdown().await;
     readiness.set(false).await;
     let _ = drain.send(true);
-    let drained = drain_all(server, ingest, tasks, metrics, clock);
+    let drained = async {
+        drain_all(server, ingest, tasks, metrics, clock).await;
+        member.leave().await;
+    };
     if tokio::time::timeout(Duration::from_millis(config.limits.drain_ms), drained).await.is_err() {
         warn!("limits.drain_ms passed before all clients had left; their open requests are safe to repeat");
     }
@@ -196,11 +217,19 @@ fn bind_unix(path: &Path) -> Result<UnixListener, ServeError> {
     Ok(listener)
 }
 
-fn topic_specs(config: &Config) -> Result<Vec<(TopicSpec, BTreeSet<String>)>, ServeError> {
-    let spec = |(name, topic): (&String, &crate::config::TopicConfig)| {
-        Ok((topic.spec(name)?, topic.terminal_types.iter().cloned().collect()))
-    };
-    config.topics.iter().map(spec).collect()
+fn topic_specs(config: &Config) -> Result<Vec<TopicSpec>, ServeError> {
+    config.topics.iter().map(|(name, topic)| Ok(topic.spec(name)?)).collect()
+}
+
+/// What other sidecars, and people, are told about this one.
+fn about(config: &Config, bound: &Bound) -> String {
+    let about = serde_json::json!({
+        "version": env!("CARGO_PKG_VERSION"),
+        "pid": std::process::id(),
+        "topics": config.topics.keys().collect::<Vec<_>>(),
+        "listen": bound,
+    });
+    about.to_string()
 }
 
 /// Opens one topic, waiting for a store that is not there yet.
@@ -232,6 +261,7 @@ fn ingest_options(config: &Config) -> ingest::Options {
         in_flight_events: config.limits.in_flight_events,
         in_flight_bytes: config.limits.in_flight_bytes,
         store_wait: config.store.wait(),
+        elapse_max: config.limits.elapse_max,
     }
 }
 

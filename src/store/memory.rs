@@ -395,6 +395,10 @@ impl Store for MemoryStore {
         ready(Ok(vec![SidecarSeen { sidecar, about, silent_ms: 0 }])).boxed()
     }
 
+    fn leave<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        ready(Ok(())).boxed()
+    }
+
     fn lead_reconciler<'a>(&'a self, _: &'a str, _: u64) -> BoxFuture<'a, Result<bool, StoreError>> {
         ready(Ok(true)).boxed()
     }

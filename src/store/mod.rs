@@ -120,6 +120,9 @@ pub trait Store: Send + Sync + 'static {
     /// Tells that this process is alive, and who else is or was.
     fn beat<'a>(&'a self, beat: &'a Beat) -> BoxFuture<'a, Result<Vec<SidecarSeen>, StoreError>>;
 
+    /// Tells that this process ends as it should.
+    fn leave<'a>(&'a self, sidecar: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
+
     /// Takes or keeps the right to look for lost work; false if somebody else has it.
     fn lead_reconciler<'a>(&'a self, owner: &'a str, for_ms: u64) -> BoxFuture<'a, Result<bool, StoreError>>;
 

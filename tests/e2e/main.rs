@@ -5,11 +5,16 @@
 mod support;
 
 mod bad_input;
+mod client;
 mod configurations;
+mod gaps;
 mod lifecycle_logs;
+mod lost_work;
+mod many_gaps;
 mod pressure;
 mod producer;
 mod readme;
+mod rollout;
 mod services;
 mod sidecar;
 mod speed;

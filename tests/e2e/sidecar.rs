@@ -35,11 +35,21 @@ pub const BOUND: Duration = Duration::from_secs(60);
 impl Sidecar {
     /// Starts one; `config` is TOML, for example `[topics.jobs]`, without `[listen]`.
     pub fn start(redis_url: &str, config: &str) -> Self {
+        Self::start_at(redis_url, config, None)
+    }
+
+    /// Starts one at the Unix socket of another that was killed.
+    pub fn start_in_place_of(killed: &Sidecar, redis_url: &str, config: &str) -> Self {
+        Self::start_at(redis_url, config, Some(killed.socket.clone()))
+    }
+
+    fn start_at(redis_url: &str, config: &str, socket: Option<PathBuf>) -> Self {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("seriatim-e2e-{}-{number}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let (file, socket) = (folder.join("seriatim.toml"), folder.join("grpc.sock"));
+        let file = folder.join("seriatim.toml");
+        let socket = socket.unwrap_or_else(|| folder.join("grpc.sock"));
         fs::write(&file, config).unwrap();
         let mut child = Command::new(env!("CARGO_BIN_EXE_seriatim"))
             .args([
@@ -84,6 +94,20 @@ impl Sidecar {
 
     pub fn signal(&self, name: &str) {
         signal(self.pid(), name);
+    }
+
+    /// Replaces its configuration, as a rollout does: the new file in one step.
+    pub fn rewrite(&self, config: &str) {
+        let new = self.folder.join("new.toml");
+        fs::write(&new, config).unwrap();
+        fs::rename(&new, self.folder.join("seriatim.toml")).unwrap();
+    }
+
+    /// Waits until it has read its configuration so often, well or not.
+    pub async fn reloaded(&self, outcome: &str, times: u32) {
+        let line = format!("seriatim_reloads_total{{outcome=\"{outcome}\"}}");
+        let enough = || async { self.metric(&line).await >= f64::from(times) };
+        eventually(&format!("the configuration is {outcome}"), enough).await;
     }
 
     /// Waits for its end; `None` if it does not come.

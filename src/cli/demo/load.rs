@@ -1,4 +1,5 @@
-//! What is published: when each event happens, when it arrives, and what comes twice.
+//! What is published: when each event happens, when it arrives, what comes twice, and
+//! what is lost on the way.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use super::{
     sidecar::Sidecar,
 };
 use crate::{
-    client::{Publisher, connect},
+    client::{Producer, ProducerOptions},
     grpc::pb::{self, Verdict},
     random::Random,
 };
@@ -47,6 +48,8 @@ pub struct Delivery {
     /// When it arrives, after the start.
     at: Duration,
     executor: usize,
+    /// Its executor sent it, and it never arrives.
+    pub is_lost: bool,
 }
 
 pub struct Load {
@@ -61,6 +64,8 @@ pub struct Published {
     pub latency_us: Histogram<u64>,
     pub parked: u64,
     pub duplicates: u64,
+    /// Events that executors published again because the sidecar asked.
+    pub resent: u64,
     /// Verdicts that are no success.
     pub failed: u64,
 }
@@ -74,6 +79,8 @@ const STEP_US: u64 = 45_000;
 /// The longest way of an event to the sidecar.
 const DELAY_US: u64 = 60_000;
 const TWICE_PERCENT: u64 = 10;
+/// One of so many evaluations loses a message.
+const LOST_ONE_IN: u32 = 100;
 const TIMER_STEP: Duration = Duration::from_millis(1);
 /// Longer waits for a verdict count as this long.
 const LATENCY_US_MAX: u64 = 60_000_000;
@@ -83,19 +90,27 @@ impl Load {
         let mut deliveries = Vec::new();
         for number in 0..entities {
             let mut happens = random.below(BEGIN_WITHIN_US);
-            for step in Step::ALL {
-                let times = if random.below(100) < TWICE_PERCENT { 2 } else { 1 };
-                for _ in 0..times {
-                    let at = Duration::from_micros(happens + random.below(DELAY_US));
-                    let executor = usize::try_from(random.below(EXECUTORS as u64)).expect("it is an index");
-                    deliveries.push(Delivery {
-                        entity: format!("evaluation-{number:04}"),
-                        step,
-                        at,
-                        executor,
-                    });
-                }
+            let mut executor = 0;
+            // Backwards in time, so that an executor that loses a step has sent a later one,
+            // by which the sidecar knows it.
+            let mut times: Vec<u64> = Vec::new();
+            for _ in Step::ALL {
+                times.push(happens);
                 happens += random.below(STEP_US);
+            }
+            for (step, happens) in Step::ALL.into_iter().zip(times).rev() {
+                let is_lost = number % LOST_ONE_IN == 0 && step == Step::Running;
+                let copies = if !is_lost && random.below(100) < TWICE_PERCENT { 2 } else { 1 };
+                for _ in 0..copies {
+                    // What is lost was sent when it happened; it has no way to take long on.
+                    let delay = if is_lost { 0 } else { random.below(DELAY_US) };
+                    let at = Duration::from_micros(happens + delay);
+                    if !is_lost {
+                        executor = usize::try_from(random.below(EXECUTORS as u64)).expect("it is an index");
+                    }
+                    let entity = format!("evaluation-{number:04}");
+                    deliveries.push(Delivery { entity, step, at, executor, is_lost });
+                }
             }
         }
         deliveries.sort_by_key(|delivery| delivery.at);
@@ -107,20 +122,24 @@ impl Load {
         u64::from(self.entities) * Step::ALL.len() as u64
     }
 
+    /// Messages that never arrive.
+    pub fn lost(&self) -> u64 {
+        self.deliveries.iter().filter(|delivery| delivery.is_lost).count() as u64
+    }
+
+    /// What arrives, in its order.
+    pub fn arriving(&self) -> impl Iterator<Item = &Delivery> {
+        self.deliveries.iter().filter(|delivery| !delivery.is_lost)
+    }
+
     /// Sends everything at its time and waits for all verdicts.
     pub async fn publish(
         &self,
-        sidecar: &Sidecar,
-        topic: &str,
+        executors: &Executors,
         bar: &ProgressBar,
     ) -> Result<Published, Failure> {
-        let mut executors = Vec::new();
-        for _ in 0..EXECUTORS {
-            let client = connect(&sidecar.target()).await.map_err(client_failure)?;
-            executors.push(Publisher::open(client, topic).await.map_err(client_failure)?);
-        }
         let latency_us = Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).expect("the bounds are possible");
-        let mut published = Published { latency_us, parked: 0, duplicates: 0, failed: 0 };
+        let mut published = Published { latency_us, parked: 0, duplicates: 0, resent: 0, failed: 0 };
         // A task for each event, which notes the time when its verdict is there.
         let (answers, mut answered) = mpsc::unbounded_channel();
         let start = Instant::now();
@@ -130,8 +149,13 @@ impl Load {
             if wait >= TIMER_STEP {
                 tokio::time::sleep(wait).await;
             }
+            let executor = &executors.0[delivery.executor];
+            if delivery.is_lost {
+                executor.remember(delivery.event());
+                continue;
+            }
             let sent = Instant::now();
-            let answer = executors[delivery.executor].submit(vec![delivery.event()]);
+            let answer = executor.publish_when_room(delivery.event()).await;
             let answers = answers.clone();
             tokio::spawn(async move {
                 let outcome = answer.await;
@@ -149,16 +173,35 @@ impl Load {
     }
 }
 
+/// The executors' connections; they stay open to be asked for what is missing.
+pub struct Executors(Vec<Producer>);
+
+impl Executors {
+    pub fn connect(sidecar: &Sidecar, topic: &str, answer_resend: bool) -> Self {
+        let options = ProducerOptions { answer_resend, ..ProducerOptions::default() };
+        let connect = |_| Producer::start(&sidecar.target(), topic, options.clone());
+        Executors((0..EXECUTORS).map(connect).collect())
+    }
+
+    pub fn resent(&self) -> u64 {
+        self.0.iter().map(Producer::resent).sum()
+    }
+
+    pub async fn close(self) {
+        for producer in self.0 {
+            producer.close().await;
+        }
+    }
+}
+
 impl Published {
-    fn note(&mut self, results: Vec<pb::Result>, took: Duration, bar: &ProgressBar) {
+    fn note(&mut self, result: pb::Result, took: Duration, bar: &ProgressBar) {
         self.latency_us.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
-        for result in results {
-            match result.verdict() {
-                Verdict::Released | Verdict::Passed => {}
-                Verdict::Parked => self.parked += 1,
-                Verdict::Duplicate => self.duplicates += 1,
-                _ => self.failed += 1,
-            }
+        match result.verdict() {
+            Verdict::Released | Verdict::Passed => {}
+            Verdict::Parked => self.parked += 1,
+            Verdict::Duplicate => self.duplicates += 1,
+            _ => self.failed += 1,
         }
         bar.inc(1);
         bar.set_message(format!("{} parked", self.parked));

@@ -2,7 +2,8 @@
 //!
 //! A thousand evaluations run at once, each over in less than 100 ms. Their events
 //! travel through four executors' connections with different delays, some twice, so
-//! that many arrive in the wrong order. The sidecar is a child process; what came out
+//! that many arrive in the wrong order, and one in a hundred loses a message on the way:
+//! the sidecar asks its executor for it. The sidecar is a child process; what came out
 //! is read back from the streams and replayed into the state machine of a storage
 //! worker that refuses `provisioning -> completed`.
 
@@ -12,15 +13,28 @@ mod read_back;
 mod sidecar;
 mod worker;
 
+use std::time::{Duration, Instant};
+
 use clap::Args;
 
-use self::{load::Load, picture::Picture, sidecar::Sidecar, worker::Workers};
+use self::{
+    load::{Executors, Load},
+    picture::Picture,
+    sidecar::Sidecar,
+    worker::{Read, Workers},
+};
 use super::{
     Failure, Outcome, PrivateRedis,
     config_args::block_on,
     output::{print_json, progress},
 };
-use crate::{config::MEMORY_URL, operate::Verifier, order::Sequence, random::Random};
+use crate::{
+    config::MEMORY_URL,
+    operate::Verifier,
+    order::{Order, Sequence},
+    random::Random,
+    store::Entry,
+};
 
 #[derive(Args)]
 pub struct DemoArgs {
@@ -34,6 +48,10 @@ pub struct DemoArgs {
     /// The same load with ordering off: see what goes wrong without it.
     #[arg(long)]
     no_order: bool,
+    /// The same load with executors that do not answer when they are asked for a lost message:
+    /// its place is given up, and marked.
+    #[arg(long, conflicts_with = "no_order")]
+    no_resend: bool,
     /// Evaluations that run at once.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     entities: u32,
@@ -61,9 +79,12 @@ async fn demo(args: DemoArgs) -> Outcome {
     let load = Load::plan(args.entities, &mut Random::from_seed(seed));
     let bar = progress(Some(load.deliveries.len() as u64), "publishing", !args.json);
     let work = async {
-        let published = load.publish(&sidecar, &topic, &bar).await?;
+        let executors = Executors::connect(&sidecar, &topic, !args.no_resend);
+        let mut published = load.publish(&executors, &bar).await?;
         bar.finish_and_clear();
-        let entries = read_back::all(&sidecar, &url, &topic).await?;
+        let entries = until_all_ended(&sidecar, &url, &topic, args.no_order).await?;
+        published.resent = executors.resent();
+        executors.close().await;
         Ok((published, entries, sidecar.measure(&topic).await?))
     };
     let outcome = tokio::select! {
@@ -82,8 +103,10 @@ async fn demo(args: DemoArgs) -> Outcome {
         store,
         embedded: url == MEMORY_URL,
         ordered: !args.no_order,
-        went_in: Workers::replay(load.deliveries.iter().map(|d| (d.entity.as_str(), d.step.sequence()))),
-        came_out: Workers::replay(entries.iter().map(|e| (e.entity.as_str(), e.sequence.get()))),
+        resend: !args.no_resend,
+        lost: load.lost(),
+        went_in: Workers::replay(load.arriving().map(|d| (d.entity.as_str(), Read::Step(d.step.sequence())))),
+        came_out: workers(&entries),
         proof: verifier.finish(),
         entities: u64::from(args.entities),
         events: load.events(),
@@ -96,6 +119,36 @@ async fn demo(args: DemoArgs) -> Outcome {
         picture.print()
     }
     if picture.is_as_promised() { Ok(()) } else { Err(Failure::Found) }
+}
+
+/// Longer than any gap of the demo's topic is waited for.
+const GAPS_END_WITHIN: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// What came out, once no evaluation waits for a missing message any more.
+async fn until_all_ended(
+    sidecar: &Sidecar,
+    url: &str,
+    topic: &str,
+    no_order: bool,
+) -> Result<Vec<Entry>, Failure> {
+    let begun = Instant::now();
+    loop {
+        let entries = read_back::all(sidecar, url, topic).await?;
+        if no_order || workers(&entries).stuck == 0 || begun.elapsed() > GAPS_END_WITHIN {
+            return Ok(entries);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// What storage workers make of it, markers and all.
+fn workers(entries: &[Entry]) -> Workers {
+    let read = |entry: &Entry| match entry.order {
+        Order::Marker => Read::Gap(entry.sequence.get()),
+        Order::Strict | Order::Passed | Order::Late | Order::Replay => Read::Step(entry.sequence.get()),
+    };
+    Workers::replay(entries.iter().map(|entry| (entry.entity.as_str(), read(entry))))
 }
 
 /// The Redis child, if one was started; the URL; and a word for people.

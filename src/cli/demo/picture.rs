@@ -16,6 +16,10 @@ pub struct Picture {
     pub store: String,
     pub embedded: bool,
     pub ordered: bool,
+    /// Executors answer when they are asked for a lost message.
+    pub resend: bool,
+    /// Messages that never arrived.
+    pub lost: u64,
     pub went_in: Workers,
     pub came_out: Workers,
     pub proof: Report,
@@ -42,6 +46,9 @@ pub struct Summary {
     added_latency_p50_ms: f64,
     ordered: bool,
     parked: u64,
+    lost: u64,
+    resent: u64,
+    skipped: u64,
     published: u64,
     violations_on_arrival: u64,
     stuck_on_arrival: u64,
@@ -53,8 +60,10 @@ impl Picture {
     /// With ordering on nothing may be wrong; with it off nothing is promised.
     pub fn is_as_promised(&self) -> bool {
         let out = &self.came_out;
-        let all_there = out.events == self.events && self.published.failed == 0 && out.duplicates == 0;
-        all_there && (!self.ordered || (out.violations == 0 && out.stuck == 0 && self.proof.ok))
+        let gone = if self.ordered && self.resend { 0 } else { self.lost };
+        let all_there = out.events + gone == self.events && self.published.failed == 0 && out.duplicates == 0;
+        let marked = out.skipped == gone && out.violations == 0 && out.stuck == 0 && self.proof.ok;
+        all_there && (!self.ordered || marked)
     }
 
     fn latency_ms(&self, quantile: f64) -> f64 {
@@ -77,6 +86,9 @@ impl Picture {
             added_latency_p50_ms: self.latency_ms(0.5),
             ordered: self.ordered,
             parked: self.published.parked,
+            lost: self.lost,
+            resent: self.published.resent,
+            skipped: self.came_out.skipped,
             published: self.went_in.events,
             violations_on_arrival: self.went_in.violations,
             stuck_on_arrival: self.went_in.stuck,
@@ -97,6 +109,7 @@ impl Picture {
                 row("events", went_in.events, out.events),
                 row("refused transitions", went_in.violations, out.violations),
                 row("duplicates", went_in.duplicates, out.duplicates),
+                row("lost on the way", self.lost, self.events - out.events),
                 row("evaluations stuck for ever", went_in.stuck, out.stuck),
             ],
         );
@@ -134,9 +147,17 @@ impl Picture {
 
     fn verdict(&self) -> String {
         match (self.is_as_promised(), self.ordered) {
+            (true, true) if self.resend => format!(
+                "Every evaluation came out in order: {} events had to wait for their turn. {} messages were \
+                 lost;\nthe sidecar asked for them, and their executors sent them again.",
+                grouped(self.published.parked),
+                grouped(self.lost)
+            ),
             (true, true) => format!(
-                "Every evaluation came out in order: {} events had to wait for their turn.",
-                grouped(self.published.parked)
+                "Every evaluation came out in order: {} events had to wait for their turn. {} messages were \
+                 lost;\nnobody sent them again, so their places were given up, each with a marker.",
+                grouped(self.published.parked),
+                grouped(self.lost)
             ),
             (true, false) => format!(
                 "Without ordering {} of {} evaluations are stuck for ever. Run it again without --no-order.",

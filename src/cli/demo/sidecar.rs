@@ -133,7 +133,8 @@ fn config(url: &str, topic: &str, no_order: bool) -> String {
     format!(
         "log = \"warn\"\n[listen]\ngrpc = \"127.0.0.1:0\"\nweb = \"127.0.0.1:0\"\n\
          [store]\nurl = {url:?}\nstart_wait_ms = {START_WAIT_MS}\n\
-         [topics.{topic}]\npartitions = {PARTITIONS}\nordering = \"{ordering}\"\n"
+         [topics.{topic}]\npartitions = {PARTITIONS}\nordering = \"{ordering}\"\n\
+         gap_waits_ms = [200, 800]\nterminal_wait_ms = 1000\n"
     )
 }
 

@@ -1,10 +1,11 @@
 //! What sidecars tell each other through Redis: probes, signs of life, who reconciles.
 
+use ::redis::cmd;
 use futures_util::{StreamExt, stream::BoxStream};
 
 use super::{
     RedisStore, reply,
-    script::{BEAT, LEAD},
+    script::{BEAT, LEAD, LEAVE},
 };
 use crate::{
     order::Probe,
@@ -29,6 +30,25 @@ impl RedisStore {
         let mut call = BEAT.call(&[SIDECARS_KEY], 3, beat.about.len());
         call.arg(&beat.sidecar).arg(&beat.about).arg(beat.forget_after_ms);
         reply::sidecars(self.link.run(&BEAT, call).await?)
+    }
+
+    pub(super) async fn take_leave(&self, sidecar: &str) -> Result<(), StoreError> {
+        let mut call = LEAVE.call(&[SIDECARS_KEY, RECONCILER_KEY], 1, 0);
+        call.arg(sidecar);
+        self.link.run(&LEAVE, call).await.map(drop)
+    }
+
+    /// Who was heard of, without saying anything oneself.
+    pub async fn sidecars(&self) -> Result<Vec<SidecarSeen>, StoreError> {
+        let mut all = cmd("HGETALL");
+        all.arg(SIDECARS_KEY);
+        let now = reply::wall_ms(self.query(cmd("TIME")).await?)?;
+        let seen = |(sidecar, value): (String, String)| {
+            let (beat, about) = value.split_once('|')?;
+            let silent_ms = now.saturating_sub(beat.parse().ok()?);
+            Some(SidecarSeen { sidecar, about: about.to_owned(), silent_ms })
+        };
+        Ok(reply::pairs(self.query(all).await?)?.into_iter().filter_map(seen).collect())
     }
 
     pub(super) async fn take_lead(&self, owner: &str, for_ms: u64) -> Result<bool, StoreError> {

@@ -169,7 +169,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Sorts what went wrong into what the caller must do about it.
 fn classify(error: RedisError) -> StoreError {
     // Codes of replies that Redis sends before it executes anything.
-    const NOT_EXECUTED: [&str; 14] = [
+    const NOT_EXECUTED: [&str; 15] = [
         "OOM",
         "MISCONF",
         "NOREPLICAS",
@@ -184,6 +184,7 @@ fn classify(error: RedisError) -> StoreError {
         "NOSCRIPT",
         "NOAUTH",
         "UNINITIALISED",
+        "ANOTHER",
     ];
     let code = error.code().unwrap_or_default();
     if error.is_io_error() {

@@ -69,6 +69,15 @@ enum Want {
     Look,
 }
 
+/// Is the partition gone, or made anew by somebody?
+fn is_to_be_opened(reason: &str) -> bool {
+    is_gone(reason) || reason.starts_with("ANOTHER")
+}
+
+fn is_gone(reason: &str) -> bool {
+    reason.starts_with("UNINITIALISED")
+}
+
 impl RedisStore {
     /// Connects when first used. `generation` should differ between processes.
     pub fn new(settings: RedisSettings, generation: u64) -> Result<Self, StoreError> {
@@ -179,7 +188,11 @@ impl RedisStore {
         loop {
             match self.link.run(script, encode(&opened)).await {
                 Ok(value) => return Ok((opened, value)),
-                Err(StoreError::NotExecuted(reason)) if reason.starts_with("UNINITIALISED") && !reopened => {
+                Err(StoreError::NotExecuted(reason)) if !reopened && is_to_be_opened(&reason) => {
+                    // Time alone brings nothing back that was deleted.
+                    if is_gone(&reason) && !script.admits() {
+                        return Err(StoreError::NotExecuted(reason));
+                    }
                     warn!(%partition, reason, "opening this partition anew");
                     opened = self.reopen(&opened.topic, partition).await?;
                     reopened = true;

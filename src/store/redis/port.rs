@@ -103,6 +103,10 @@ impl Store for RedisStore {
         self.beat_once(beat).boxed()
     }
 
+    fn leave<'a>(&'a self, sidecar: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.take_leave(sidecar).boxed()
+    }
+
     fn lead_reconciler<'a>(&'a self, owner: &'a str, for_ms: u64) -> BoxFuture<'a, Result<bool, StoreError>> {
         self.take_lead(owner, for_ms).boxed()
     }

@@ -232,7 +232,7 @@ pub fn announcement(value: Value) -> Result<Announcement, StoreError> {
 pub fn swept(value: Value) -> Result<Swept, StoreError> {
     let mut values = array(value)?.into_iter();
     let mut next = || number(values.next().unwrap_or(Value::Okay));
-    let (retired, forgotten, more) = (next()?, next()?, next()? == 1);
+    let (now, retired, forgotten, more) = (next()?, next()?, next()?, next()? == 1);
     let words = values.map(text).collect::<Result<Vec<_>, _>>()?;
     let finding = |words: &[String]| {
         let [kind, entity, time, state] = words else { return None };
@@ -244,7 +244,7 @@ pub fn swept(value: Value) -> Result<Swept, StoreError> {
         }
     };
     let findings = words.chunks(4).map(|words| finding(words).ok_or_else(|| unexpected("a finding", &words)));
-    Ok(Swept { findings: findings.collect::<Result<_, _>>()?, retired, forgotten, more })
+    Ok(Swept { now, findings: findings.collect::<Result<_, _>>()?, retired, forgotten, more })
 }
 
 /// The reply of `repair`: where to go on, and what was found.
@@ -264,6 +264,15 @@ pub fn repaired(value: Value) -> Result<(u64, Vec<Repair>), StoreError> {
 /// What is out of place may be anything.
 fn lossy(value: Value) -> Result<String, StoreError> {
     Ok(String::from_utf8_lossy(&bytes(value)?).into_owned())
+}
+
+/// The reply of TIME in milliseconds.
+pub fn wall_ms(value: Value) -> Result<u64, StoreError> {
+    let mut parts = array(value)?.into_iter().map(number);
+    let (Some(seconds), Some(micros)) = (parts.next(), parts.next()) else {
+        return Err(unexpected("seconds and microseconds", &()));
+    };
+    Ok(seconds? * 1000 + micros? / 1000)
 }
 
 /// The reply of `beat`.

@@ -6,7 +6,7 @@
 use ::redis::{Value, cmd};
 
 use super::{
-    RedisStore, reply,
+    Opened, RedisStore, is_gone, reply,
     script::{ANNOUNCE, ELAPSE, EXTEND, MODE, REPAIR, SKIP, SWEEP, Script},
 };
 use crate::{
@@ -26,14 +26,17 @@ impl RedisStore {
         partition: &PartitionId,
         lanes_max: usize,
     ) -> Result<Elapsed, StoreError> {
-        let (_, value) = self
-            .run_opened(partition, &ELAPSE, |opened| {
-                let mut call = ELAPSE.call(&opened.keys.of_rules(), 3, 0);
-                call.arg(&opened.header).arg(&opened.channel).arg(lanes_max);
-                call
-            })
-            .await?;
-        reply::elapsed(value)
+        let encode = |opened: &Opened| {
+            let mut call = ELAPSE.call(&opened.keys.of_rules(), 3, 0);
+            call.arg(&opened.header).arg(&opened.channel).arg(lanes_max);
+            call
+        };
+        match self.run_opened(partition, &ELAPSE, encode).await {
+            Ok((_, value)) => reply::elapsed(value),
+            // The topic was deleted: nothing is due.
+            Err(StoreError::NotExecuted(reason)) if is_gone(&reason) => Ok(Elapsed::default()),
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) async fn extend_gap(&self, partition: &PartitionId, gap: &GapId) -> Result<(), StoreError> {

@@ -53,8 +53,14 @@ pub static OPEN_PARTITION: Script = script!("open_partition.lua");
 pub static RESUME: Script = script!("resume.lua");
 pub static BEAT: Script = script!("beat.lua");
 pub static LEAD: Script = script!("lead.lua");
+pub static LEAVE: Script = script!("leave.lua");
 
 impl Script {
+    /// Does it bring events?
+    pub fn admits(&self) -> bool {
+        std::ptr::eq(self, &ADMIT)
+    }
+
     /// Begins a call with its keys; `args` and `bytes` say what will follow.
     pub fn call(&self, keys: &[&str], args: usize, bytes: usize) -> Cmd {
         const HEAD_BYTES: usize = 512;

@@ -58,6 +58,8 @@ local breaker_hit = false
 local load_events = redis.call('HLEN', KEYS[4]) - 1
 local load_bytes = tonumber(stored[3])
 local load_bytes_before = load_bytes
+-- A count that went wrong (somebody deleted or added an event by hand) heals here.
+if load_events == 0 then load_bytes = 0 end
 local appends, drained, after_terminal = {}, 0, 0
 local notes, probes = {}, {}
 local lanes, touched = {}, {}   -- entity -> lane; those whose state may have changed, in order

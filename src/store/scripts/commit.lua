@@ -76,7 +76,7 @@ if breaker_hit then
 end
 if load_bytes ~= load_bytes_before then
   changed[#changed + 1] = 'parked_bytes'
-  changed[#changed + 1] = text_of(load_bytes)
+  changed[#changed + 1] = text_of(math.max(load_bytes, 0))
 end
 -- Every path writes: since Redis 7.2 WAIT waits for the connection's own last write
 -- only, and a duplicate's verdict must not overtake the original's replication.

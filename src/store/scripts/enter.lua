@@ -2,8 +2,9 @@
 --
 -- KEYS  1 events  2 late  3 lanes  4 parked  5 gaps  6 meta  7-10 opened  11-14 tombs
 -- ARGV  1 header that the caller expects in meta  2 channel on which gaps are probed
--- Error UNINITIALISED  the partition is not there, or was made anew since the caller
---                      opened it: open it, then call again
+-- Error UNINITIALISED  the partition is not there: open it, then call again
+--       ANOTHER        it was made anew since the caller opened it: likewise, if it is the
+--                      caller's topic still
 --       WIRE           another version wrote it: do not touch it
 local header, rings = unpack(redis.call('HMGET', KEYS[6], 'header', 'rings'))
 if not header then
@@ -11,7 +12,7 @@ if not header then
 end
 -- The caller's topic may differ from the one that is here now, even in its partitions.
 if header ~= ARGV[1] and string.match(header, '|g(%x+)|') ~= string.match(ARGV[1], '|g(%x+)|') then
-  return redis.error_reply('UNINITIALISED this partition was made anew: ' .. header)
+  return redis.error_reply('ANOTHER generation made this partition anew: ' .. header)
 end
 -- '-', or what is unusual: d some lane is draining, x degraded.
 local flags = string.match(header, '|([^|]*)$')

@@ -1,7 +1,7 @@
 -- skip: an operator gives one gap up; the marker says who and why.
 --
 -- ARGV  3 entity  4 epoch  5 next  6 members of the marker's attrs, as JSON without braces
--- Reply skipped (0 or 1), drained, notes
+-- Reply skipped (0 or 1)
 audit = ARGV[6]
 local skipped = 0
 local lane = lane_of(ARGV[3])

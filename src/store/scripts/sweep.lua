@@ -3,7 +3,7 @@
 --
 -- KEYS  as in enter.lua, then 15-18 closed  19 announced
 -- ARGV  3 entities at most, in each of three places
--- Reply {retired, forgotten, more (0 or 1), then for each finding: kind, entity, time, state}
+-- Reply {time, retired, forgotten, more (0 or 1), then for each finding: kind, entity, time, state}
 local count, time = tonumber(ARGV[3]), now()
 local stuck_after, retire_after = tonumber(policy[18]), tonumber(policy[19])
 local idle_retire_after, remember_for = tonumber(policy[20]), tonumber(policy[21])
@@ -148,6 +148,6 @@ if time >= remember_for then
 end
 
 local more = due(OPENED, opened, stuck_after) or due(CLOSED, closed, retire_after)
-local reply = { retired, forgotten, more and 1 or 0 }
+local reply = { text_of(time), retired, forgotten, more and 1 or 0 }
 for _, word in ipairs(findings) do reply[#reply + 1] = word end
 return reply

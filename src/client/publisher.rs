@@ -11,58 +11,16 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
 };
 
-use futures_util::stream;
 use tokio::sync::{mpsc, oneshot};
-use tonic::{
-    Status, Streaming,
-    transport::{Channel, Endpoint},
+use tonic::{Streaming, transport::Channel};
+
+use super::{
+    ClientError,
+    connect::{Stream, outcome_of},
 };
-
 use crate::grpc::pb::{self, ingest_client::IngestClient};
-
-#[derive(Debug, thiserror::Error)]
-pub enum ClientError {
-    #[error("{target} is not an address; write http://host:port or unix:/path/to/socket")]
-    Target { target: String },
-    #[error("cannot reach {target}: {reason}; is the sidecar running there?")]
-    Unreachable { target: String, reason: String },
-    #[error("the sidecar answered: {0}")]
-    Status(Box<Status>),
-    #[error("the connection to the sidecar was lost before the answer came; publishing again is safe")]
-    Lost,
-    #[error("{message}")]
-    Failed { code: u32, message: String, retry_after_ms: u32 },
-}
-
-/// A sidecar is next to its clients: whoever waits longer waits in vain.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Connects to `http://host:port` or `unix:/path`.
-pub async fn connect(target: &str) -> Result<IngestClient<Channel>, ClientError> {
-    let wrong = || ClientError::Target { target: target.to_owned() };
-    let address = if target.contains("://") || target.starts_with("unix:") {
-        target.to_owned()
-    } else {
-        format!("http://{target}")
-    };
-    let endpoint = Endpoint::from_shared(address).map_err(|_| wrong())?;
-    let channel =
-        endpoint.tcp_nodelay(true).connect_timeout(CONNECT_TIMEOUT).connect().await.map_err(|error| {
-            ClientError::Unreachable { target: target.to_owned(), reason: innermost(&error) }
-        })?;
-    Ok(IngestClient::new(channel))
-}
-
-fn innermost(error: &dyn Error) -> String {
-    let mut deepest = error;
-    while let Some(source) = deepest.source() {
-        deepest = source;
-    }
-    deepest.to_string()
-}
 
 type Waiting = Mutex<Option<HashMap<u64, oneshot::Sender<Result<Vec<pb::Result>, ClientError>>>>>;
 
@@ -76,13 +34,8 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    pub async fn open(mut client: IngestClient<Channel>, topic: &str) -> Result<Self, ClientError> {
-        let (requests, queue) = mpsc::unbounded_channel();
-        let outgoing = stream::unfold(queue, |mut queue: mpsc::UnboundedReceiver<_>| async move {
-            queue.recv().await.map(|request| (request, queue))
-        });
-        let answers = client.publish_stream(outgoing).await;
-        let answers = answers.map_err(|status| ClientError::Status(Box::new(status)))?.into_inner();
+    pub async fn open(client: IngestClient<Channel>, topic: &str) -> Result<Self, ClientError> {
+        let Stream { requests, answers } = Stream::open(client).await?;
         let waiting = Arc::new(Mutex::new(Some(HashMap::new())));
         tokio::spawn(dispatch(answers, waiting.clone()));
         Ok(Publisher { topic: topic.to_owned(), next: AtomicU64::new(0), requests, waiting })
@@ -114,7 +67,7 @@ async fn dispatch(mut answers: Streaming<pb::PublishStreamResponse>, waiting: Ar
                 let waiting = waiting.as_mut().expect("only the end of this task takes it");
                 for answer in response.answers {
                     if let Some(sender) = waiting.remove(&answer.number) {
-                        let _ = sender.send(outcome(answer));
+                        let _ = sender.send(outcome_of(answer));
                     }
                 }
             }
@@ -128,14 +81,5 @@ async fn dispatch(mut answers: Streaming<pb::PublishStreamResponse>, waiting: Ar
     for sender in unanswered.into_iter().flat_map(HashMap::into_values) {
         let error = ended.clone().map_or(ClientError::Lost, |status| ClientError::Status(Box::new(status)));
         let _ = sender.send(Err(error));
-    }
-}
-
-fn outcome(answer: pb::Answer) -> Result<Vec<pb::Result>, ClientError> {
-    match answer.failure {
-        None => Ok(answer.results),
-        Some(pb::Failure { code, message, retry_after_ms }) => {
-            Err(ClientError::Failed { code, message, retry_after_ms })
-        }
     }
 }

@@ -1,0 +1,196 @@
+//! Who is connected, and may still have an event that is missing.
+//!
+//! A gap is probed by asking the producers of its entity to publish the missing events
+//! again. A stream remembers which entities it published, in a table of fixed size: a
+//! newer entity may push an older one out, whose producer is then not asked. Memory does
+//! not grow with entities.
+
+use std::{
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::StreamExt;
+use tokio::sync::{mpsc, watch};
+use tracing::{debug, warn};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::Ports;
+use crate::{
+    metrics::TopicMetrics,
+    order::{Entity, Probe},
+    store::{GapId, PartitionId, partition_of},
+};
+
+/// Entities that one stream remembers, at most.
+const REMEMBERED_MAX: usize = 4096;
+/// Questions that wait for one stream; further ones are dropped, and asked again by the
+/// next probe.
+const RESENDS_WAITING_MAX: usize = 1024;
+/// Between two attempts to listen for probes.
+const LISTEN_AGAIN: Duration = Duration::from_millis(500);
+
+/// A question to a producer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resend {
+    pub topic: Arc<str>,
+    pub probe: Probe,
+}
+
+/// All streams of this sidecar.
+#[derive(Default)]
+pub struct LiveStreams {
+    streams: Mutex<Vec<Weak<Shared>>>,
+}
+
+/// One stream; it is alive until this is dropped.
+pub struct LiveStream(Arc<Shared>);
+
+struct Shared {
+    /// For each slot, half of the digest of the last entity that fell into it.
+    remembered: Box<[AtomicU32]>,
+    resends: mpsc::Sender<Resend>,
+}
+
+fn digest(topic: &str, entity: &Entity) -> (usize, u32) {
+    let digest = xxh3_64_with_seed(entity.as_str().as_bytes(), xxh3_64(topic.as_bytes()));
+    // 0 stands for an empty slot.
+    (digest as usize % REMEMBERED_MAX, ((digest >> 32) as u32).max(1))
+}
+
+impl LiveStreams {
+    /// A stream begins; what it is asked for comes through the receiver.
+    pub fn join(&self) -> (LiveStream, mpsc::Receiver<Resend>) {
+        let (resends, asked) = mpsc::channel(RESENDS_WAITING_MAX);
+        let remembered = (0..REMEMBERED_MAX).map(|_| AtomicU32::new(0)).collect();
+        let shared = Arc::new(Shared { remembered, resends });
+        let mut streams = self.streams.lock().expect("nobody panics holding it");
+        streams.retain(|stream| stream.strong_count() > 0);
+        streams.push(Arc::downgrade(&shared));
+        (LiveStream(shared), asked)
+    }
+
+    /// Asks every stream that published the entity; true if there is one.
+    pub fn ask(&self, topic: &Arc<str>, probe: &Probe) -> bool {
+        let (slot, half) = digest(topic, &probe.entity);
+        let streams = self.streams.lock().expect("nobody panics holding it");
+        let mut asked = false;
+        for stream in streams.iter().filter_map(Weak::upgrade) {
+            if stream.remembered[slot].load(Ordering::Relaxed) == half {
+                asked = true;
+                let _ = stream.resends.try_send(Resend { topic: topic.clone(), probe: probe.clone() });
+            }
+        }
+        asked
+    }
+}
+
+impl LiveStream {
+    /// The stream publishes an event of this entity.
+    pub fn remember(&self, topic: &str, entity: &Entity) {
+        let (slot, half) = digest(topic, entity);
+        self.0.remembered[slot].store(half, Ordering::Relaxed);
+    }
+}
+
+/// Passes a topic's probes on to its producers, and asks for more time where one of them
+/// is connected when the last wait begins.
+pub(super) struct Listener {
+    pub topic: Arc<str>,
+    pub partitions: u32,
+    pub live: Arc<LiveStreams>,
+    pub ports: Ports,
+    pub metrics: Arc<TopicMetrics>,
+}
+
+impl Listener {
+    pub async fn run(self, mut closing: watch::Receiver<bool>) {
+        tokio::select! {
+            () = self.listen() => {}
+            _ = closing.wait_for(|closing| *closing) => {}
+        }
+    }
+
+    async fn listen(&self) {
+        let mut is_heard = true;
+        loop {
+            match self.ports.store.probes(&self.topic).await {
+                Ok(mut probes) => {
+                    is_heard = true;
+                    while let Some(probes) = probes.next().await {
+                        self.pass_on(probes).await;
+                    }
+                }
+                Err(error) if std::mem::replace(&mut is_heard, false) => {
+                    warn!(topic = %self.topic, %error, "probes are not heard; gaps are filled without Resend only");
+                }
+                Err(_) => {}
+            }
+            self.ports.clock.sleep(LISTEN_AGAIN).await;
+        }
+    }
+
+    async fn pass_on(&self, probes: Vec<Probe>) {
+        for probe in probes {
+            if !self.live.ask(&self.topic, &probe) {
+                continue;
+            }
+            self.metrics.resends.inc();
+            if !probe.is_last {
+                continue;
+            }
+            let index = partition_of(&probe.entity, self.partitions);
+            let partition = PartitionId { topic: self.topic.clone(), index };
+            let gap = GapId { entity: probe.entity, epoch: probe.epoch, next: probe.missing.first };
+            if let Err(error) = self.ports.store.extend(&partition, &gap).await {
+                // The gap ends in its time; nobody has to do anything.
+                debug!(%partition, %error, "a wait was not extended");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::order::{Epoch, Range, Sequence};
+
+    fn probe(entity: &str) -> Probe {
+        let sequence = Sequence::new(1).unwrap();
+        Probe {
+            entity: Entity::new(entity).unwrap(),
+            epoch: Epoch::new(0).unwrap(),
+            missing: Range { first: sequence, last: sequence },
+            is_last: false,
+        }
+    }
+
+    #[test]
+    fn only_a_living_stream_that_published_the_entity_is_asked() {
+        let live = LiveStreams::default();
+        let (jobs, tasks): (Arc<str>, Arc<str>) = ("jobs".into(), "tasks".into());
+        let (one, mut asked_one) = live.join();
+        let (_other, mut asked_other) = live.join();
+        one.remember("jobs", &Entity::new("a").unwrap());
+        assert!(
+            live.ask(&jobs, &probe("a")) && !live.ask(&jobs, &probe("b")) && !live.ask(&tasks, &probe("a"))
+        );
+        assert_eq!(asked_one.try_recv().unwrap(), Resend { topic: jobs.clone(), probe: probe("a") });
+        assert!(asked_one.try_recv().is_err() && asked_other.try_recv().is_err());
+        drop(one);
+        assert!(!live.ask(&jobs, &probe("a")), "who has left is not asked");
+    }
+
+    #[test]
+    fn a_stream_that_does_not_listen_costs_a_bounded_queue() {
+        let live = LiveStreams::default();
+        let (stream, mut asked) = live.join();
+        stream.remember("jobs", &Entity::new("a").unwrap());
+        (0..2 * RESENDS_WAITING_MAX).for_each(|_| assert!(live.ask(&"jobs".into(), &probe("a"))));
+        let waiting = std::iter::from_fn(|| asked.try_recv().ok()).count();
+        assert_eq!(waiting, RESENDS_WAITING_MAX);
+    }
+}
