@@ -4,7 +4,8 @@
 //! The scenarios are text files in `tests/scenarios/`, whose README describes them. This
 //! program finds them, runs them, and holds the page and the files together: neither
 //! may have a row that the other lacks. It also checks the partitions that the page
-//! publishes, because clients in other languages rely on them.
+//! publishes, because clients in other languages rely on them, and the jitter and places,
+//! on which the engines must agree.
 
 #[path = "scenarios/engine.rs"]
 mod engine;
@@ -14,6 +15,12 @@ mod format;
 mod page;
 #[path = "scenarios/run.rs"]
 mod run;
+#[path = "scenarios/settings.rs"]
+mod settings;
+#[path = "scenarios/show.rs"]
+mod show;
+#[path = "scenarios/spread.rs"]
+mod spread;
 mod support;
 
 use std::{collections::BTreeSet, fs, path::PathBuf};
@@ -21,9 +28,10 @@ use std::{collections::BTreeSet, fs, path::PathBuf};
 use engine::Engine;
 use format::Scenario;
 use seriatim::{
-    order::Entity,
+    order::{Entity, jittered, rollout_place},
     store::{id_digest, partition_of},
 };
+use support::clock::RedisClock;
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios")
@@ -39,7 +47,7 @@ fn names() -> BTreeSet<String> {
 
 #[tokio::test]
 async fn both_engines_pass_every_scenario() {
-    let redis = support::redis_server(&[]);
+    let (clock, redis) = RedisClock::server(&[]);
     let mut failures = Vec::new();
     for name in names() {
         let text = fs::read_to_string(folder().join(format!("{name}.txt"))).expect("a scenario can be read");
@@ -47,8 +55,9 @@ async fn both_engines_pass_every_scenario() {
         match Scenario::parse(&name, &text) {
             Err((line, what)) => failures.push(report(line, what)),
             Ok(scenario) => {
-                for engine in [Engine::memory(), Engine::redis(&redis.url()).await] {
-                    if let Err((line, what)) = run::run(&scenario, &engine).await {
+                let by_redis = Engine::redis(&name, &redis.url(), &clock).await;
+                for mut engine in [Engine::memory(&name).await, by_redis] {
+                    if let Err((line, what)) = run::run(&scenario, &mut engine).await {
                         failures.push(report(line, format!("{}: {what}", engine.name())));
                     }
                 }
@@ -82,5 +91,25 @@ fn the_published_partitions_are_those_we_compute() {
         // An id's digest is the same hash, and the only way to see it whole.
         assert_eq!(format!("{:016x}", id_digest(&entity)), hash, "hash of {entity:?}");
         assert_eq!((partition_of(&found, 16), partition_of(&found, 7)), (of_16, of_7), "{entity:?}");
+    }
+}
+
+#[test]
+fn the_published_jitter_and_places_are_those_we_compute() {
+    let spreads = page::spreads();
+    assert!(!spreads.is_empty(), "the table of ARCHITECTURE.md was not found");
+    for page::Spread { entity, waits, place } in spreads {
+        let found = Entity::new(&entity).expect("the page names entities");
+        assert_eq!([0, 1].map(|attempt| jittered(10_000, &found, attempt)), waits, "waits of {entity:?}");
+        assert_eq!(rollout_place(&found), place, "place of {entity:?}");
+    }
+}
+
+#[tokio::test]
+async fn both_engines_wait_and_roll_out_as_published() {
+    let (clock, redis) = RedisClock::server(&[]);
+    let by_redis = Engine::redis("spread", &redis.url(), &clock).await;
+    for engine in [Engine::memory("spread").await, by_redis] {
+        spread::check(&engine, &page::spreads()).await;
     }
 }

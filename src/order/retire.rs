@@ -94,7 +94,8 @@ impl<P: Payload> Partition<P> {
         if !announced.contains_key(entity) && announced.len() as u64 >= policy.announced_max {
             return Announcement::Full;
         }
-        announced.insert(entity.clone(), Announced::Due(now + within));
+        // Above 0, because in Redis the sign tells those that were reported.
+        announced.insert(entity.clone(), Announced::Due((now + within).max(1)));
         Announcement::Noted
     }
 

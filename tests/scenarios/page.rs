@@ -54,6 +54,24 @@ pub fn vectors() -> Vec<Vector> {
     tables(&page(), "entity").iter().map(vector).collect()
 }
 
+/// One line of "The schedule's jitter and the rollout's places".
+pub struct Spread {
+    pub entity: String,
+    /// Of 10,000 ms, by attempt.
+    pub waits: [u64; 2],
+    pub place: u64,
+}
+
+pub fn spreads() -> Vec<Spread> {
+    let number = |cell: &str| cell.parse().expect("waits and places are numbers");
+    let spread = |cells: &Vec<String>| Spread {
+        entity: entity(&unquoted(&cells[0])),
+        waits: [number(&cells[1]), number(&cells[2])],
+        place: number(&cells[3]),
+    };
+    tables(&page(), "name").iter().map(spread).collect()
+}
+
 /// A JSON string, or one and how often it is repeated: `"x" * 256`.
 fn entity(cell: &str) -> String {
     let (text, times) = cell.split_once(" * ").unwrap_or((cell, "1"));

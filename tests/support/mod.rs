@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 pub mod clock;
+pub mod manual_clock;
 
 use std::{env, path::PathBuf};
 

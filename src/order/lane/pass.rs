@@ -95,7 +95,8 @@ impl<P: Payload> Lane<P> {
 
     fn note_distance(&mut self, sequence: Sequence, turn: &mut Turn<'_, P>) {
         if self.mode == Mode::Shadow {
-            turn.note(Note::Distance(self.next.ahead_of(sequence)));
+            // The furthest that came is the one before next.
+            turn.note(Note::Distance(self.next.ahead_of(sequence.after())));
             if self.shadow.is_some_and(|shadow| sequence < shadow.floor) {
                 turn.note(Note::WouldBeLate);
             }

@@ -99,7 +99,7 @@ local function pass(lane, sequence, event)
   local verdict
   if is_missing then
     if lane.mode == 's' then
-      note('d' .. text_of(lane.next - sequence))
+      note('d' .. text_of(lane.next - 1 - sequence))
       if lane.shadow and sequence < lane.shadow.floor then note('l') end
     end
     ranges_remove(lane.missing, sequence)

@@ -3,7 +3,8 @@
 -- KEYS  as in enter.lua, then 15-18 closed  19 announced
 -- ARGV  3 entity  4 milliseconds from now
 -- Reply 'noted', 'begun' or 'full'
-local entity, due = ARGV[3], now() + tonumber(ARGV[4])
+-- Due above 0, because the sign tells those that were reported.
+local entity, due = ARGV[3], math.max(now() + tonumber(ARGV[4]), 1)
 redis.call('HSET', KEYS[6], 'clock', text_of(clock_now) .. ',' .. text_of(clock_last))
 if redis.call('HEXISTS', KEYS[3], entity) == 1 or tombstone_of(entity) then return 'begun' end
 -- One of them is the sentinel.
