@@ -327,7 +327,8 @@ impl<P: Payload> Lanes<'_, P> {
             }
             None => None,
         };
-        let is_woken = woken.is_some();
+        // An open lane that was idle is there again, whatever becomes of the event.
+        let is_woken = woken.as_ref().is_some_and(|lane| !lane.is_closed());
         let fresh = || Lane::new(entity.clone(), event.epoch, turn.policy, turn.degraded);
         let mut lane = woken.unwrap_or_else(fresh);
         verdict = lane.admit(event, turn);

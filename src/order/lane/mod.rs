@@ -173,6 +173,10 @@ impl<P: Payload> Lane<P> {
         }
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed
+    }
+
     /// What is parked: sequence, terminal, payload.
     pub fn parked(&self) -> impl Iterator<Item = (Sequence, bool, &P)> {
         self.parked.iter().map(|(sequence, waiting)| (sequence, waiting.terminal, &waiting.payload))

@@ -169,7 +169,8 @@ local function lane_for(entity, epoch)
     if epoch <= lane.epoch then return nil, lane.epoch end
     lane.mode = mode_of(entity)
   end
-  lane.woken = true
+  -- Where an open lane was idle, it is there again whatever becomes of the event.
+  lane.woken = not lane.closed
   return lane
 end
 

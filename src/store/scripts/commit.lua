@@ -52,7 +52,7 @@ if #born > 0 then
   for _, entity in ipairs(born) do
     filed[#filed + 1] = entity
     filed[#filed + 1] = ''
-    if lanes[entity].woken then redis.call('HDEL', tombs_found[entity], tomb_field(entity)) end
+    if tombs_found[entity] then redis.call('HDEL', tombs_found[entity], tomb_field(entity)) end
   end
   redis.call('HSET', opened_key, unpack(filed))
 end
