@@ -95,9 +95,14 @@ async fn what_is_out_of_place_is_mended_once_however_many_look() {
         let of = |found: &Reconciled| found.kinds.get(kind).copied().unwrap_or(0);
         (of(&by_one), of(&by_other))
     };
-    for mended in
-        ["unlisted_gap", "idle_gap", "gap_without_lane", "unfiled_lane", "parked_twice", "parked_unknown_to_lane"]
-    {
+    for mended in [
+        "unlisted_gap",
+        "idle_gap",
+        "gap_without_lane",
+        "unfiled_lane",
+        "parked_twice",
+        "parked_unknown_to_lane",
+    ] {
         let (of_one, of_other) = both(mended);
         assert_eq!(of_one + of_other, 30, "{mended}: each mended by one of them, {of_one} and {of_other}");
     }
@@ -128,7 +133,8 @@ async fn what_is_out_of_place_is_mended_once_however_many_look() {
 async fn a_retired_entity_is_remembered_and_then_forgotten() {
     let redis = redis_server(&[]);
     let store = redis_store(&redis.url());
-    let retirement = Retirement { stuck_after: 20, retire_after: 20, idle_retire_after: 0, remember_for: 700 };
+    let retirement =
+        Retirement { stuck_after: 20, retire_after: 20, idle_retire_after: 0, remember_for: 700 };
     let policy = Policy { retirement, terminal_types: ["step".to_owned()].into(), ..Policy::default() };
     store.open(&topic(policy)).await.unwrap();
     offer(&store, "job", &[0]).await;

@@ -14,9 +14,7 @@ use std::{
 
 use redis::AsyncCommands;
 use seriatim::{
-    order::{
-        BreakerPolicy, Entity, Epoch, Event, Order, Place, Policy, Position, Sequence, Verdict,
-    },
+    order::{BreakerPolicy, Entity, Epoch, Event, Order, Place, Policy, Position, Sequence, Verdict},
     store::{
         Batch, Entry, Numbering, Offer, PartitionId, PartitionKeys, Payload, RedisStore, Store, StreamId,
         TopicSpec,
@@ -101,7 +99,8 @@ async fn it_is_either_released_or_late() {
         let verdict = brings.await.unwrap();
         assert!(tried.insert(entity, verdict).is_none(), "an entity is tried once");
     }
-    let count = |wanted: fn(&Verdict) -> bool| tried.values().filter(|verdict| wanted(verdict)).count() as u64;
+    let count =
+        |wanted: fn(&Verdict) -> bool| tried.values().filter(|verdict| wanted(verdict)).count() as u64;
     let released = count(|verdict| matches!(verdict, Verdict::Released { .. }));
     let late = count(|verdict| matches!(verdict, Verdict::Late { .. }));
     println!("{} tries: {released} released, {late} late", tried.len());

@@ -54,7 +54,7 @@ pub enum Announcement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// An entity without a terminal event, in this state since then at least.
-    Stuck { entity: Entity, state: LaneState, since: u64 },
+    Stuck { entity: Entity, state: Box<LaneState>, since: u64 },
     /// An announced entity that has not begun.
     Missing { entity: Entity, due: u64 },
 }
@@ -147,7 +147,7 @@ impl<P: Payload> Partition<P> {
             return;
         }
         self.memory.opened.insert(entity.clone(), Some((since, text)));
-        swept.findings.push(Finding::Stuck { entity, state, since });
+        swept.findings.push(Finding::Stuck { entity, state: Box::new(state), since });
     }
 
     fn look_at_closed(&mut self, entity: Entity, filed: Filed, now: u64, swept: &mut Swept) {

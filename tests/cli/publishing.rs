@@ -117,7 +117,10 @@ fn an_unknown_topic_ends_it_once_with_the_known_ones() {
 
 #[test]
 fn events_that_are_refused_are_published_again_for_a_while() {
-    let sidecar = sidecar("memory:", &["--set", "topics.evaluations.parked_max=1", "--set", "topics.evaluations.overflow=refuse"]);
+    let sidecar = sidecar(
+        "memory:",
+        &["--set", "topics.evaluations.parked_max=1", "--set", "topics.evaluations.overflow=refuse"],
+    );
     let args = ["publish", "--json", "--retry-for", "1", "--to", &sidecar.address()];
     let json = run_with(&args, events("a", [1, 2])).with(1).json();
     assert_eq!(json["verdicts"], serde_json::json!({ "parked": 1, "refused": 1 }));

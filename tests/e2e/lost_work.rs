@@ -110,7 +110,8 @@ async fn a_partition_in_trouble_passes_events_and_returns_by_itself() {
     for number in 0..8 {
         publish_one(&sidecar, "jobs", event(&format!("lost-{number}"), 1)).await;
     }
-    let degraded = async |is: f64| sidecar.metric("seriatim_degraded{topic=\"jobs\",partition=\"0\"}").await == is;
+    let degraded =
+        async |is: f64| sidecar.metric("seriatim_degraded{topic=\"jobs\",partition=\"0\"}").await == is;
     eventually("the breaker trips", || async { degraded(1.0).await }).await;
     // Nobody waits now.
     assert_eq!(publish_one(&sidecar, "jobs", event("passing", 1)).await.verdict(), Verdict::Passed);
@@ -134,7 +135,8 @@ async fn a_transition_that_makes_no_sense_is_marked_counted_and_listed() {
         terminal = [\"completed\"]\n[topics.jobs.lifecycle.transitions]\nprovisioning = [\"running\"]\n\
         running = [\"completed\"]\n";
     let sidecar = Sidecar::start(&redis.url(), config);
-    let typed = |entity: &str, sequence, kind: &str| pb::Event { r#type: kind.into(), ..event(entity, sequence) };
+    let typed =
+        |entity: &str, sequence, kind: &str| pb::Event { r#type: kind.into(), ..event(entity, sequence) };
     for (sequence, kind) in [(0, "provisioning"), (2, "completed"), (1, "running")] {
         publish_one(&sidecar, "jobs", typed("legal", sequence, kind)).await;
     }

@@ -25,7 +25,11 @@ const CONFIG: &str = "[limits]\nelapse_max = 128\n[topics.jobs]\npartitions = 16
 const PUBLISH_EVERY: Duration = Duration::from_millis(2);
 
 /// Publishes in order, at a steady pace, until `done`; how long each event took.
-async fn publish_beside(stream: &Publisher, name: &str, mut done: impl AsyncFnMut() -> bool) -> Histogram<u64> {
+async fn publish_beside(
+    stream: &Publisher,
+    name: &str,
+    mut done: impl AsyncFnMut() -> bool,
+) -> Histogram<u64> {
     let (answers, mut answered) = tokio::sync::mpsc::unbounded_channel();
     let begun = Instant::now();
     let mut sent = 0;

@@ -63,7 +63,8 @@ async fn publish_on(sidecar: &Sidecar, name: &str, stop: &AtomicBool, published:
 async fn ordering_is_rolled_out_and_back_while_events_flow() {
     let redis = redis_server(&[]);
     // Two sidecars that read the new file at different moments.
-    let sidecars = Arc::new([Sidecar::start(&redis.url(), &config(0)), Sidecar::start(&redis.url(), &config(0))]);
+    let sidecars =
+        Arc::new([Sidecar::start(&redis.url(), &config(0)), Sidecar::start(&redis.url(), &config(0))]);
     let (stop, published) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let publishing: Vec<_> = (0..2)
         .map(|at| {
@@ -103,7 +104,10 @@ async fn ordering_is_rolled_out_and_back_while_events_flow() {
         let wrong = |prefix: &str, mode: &str| {
             modes.iter().any(|(entity, modes)| entity.starts_with(prefix) && modes.contains(mode))
         };
-        assert!(!wrong("always-", "passed") && !wrong("never-", "strict"), "the lists stand above the percentage");
+        assert!(
+            !wrong("always-", "passed") && !wrong("never-", "strict"),
+            "the lists stand above the percentage"
+        );
         before = modes.into_keys().collect();
     }
     stop.store(true, Ordering::Relaxed);
@@ -134,7 +138,11 @@ async fn a_bad_new_file_is_refused_whole_and_the_old_one_stays() {
         sidecar.rewrite(&bad);
         sidecar.reloaded("refused", times).await;
         let entity = format!("after-{times}");
-        assert_eq!(publish_one(&sidecar, "jobs", event(&entity, 0)).await.verdict(), Verdict::Released, "{bad}");
+        assert_eq!(
+            publish_one(&sidecar, "jobs", event(&entity, 0)).await.verdict(),
+            Verdict::Released,
+            "{bad}"
+        );
     }
     sidecar.rewrite(&topic("ordering = \"off\"\n"));
     sidecar.reloaded("done", 1).await;

@@ -133,11 +133,7 @@ impl Load {
     }
 
     /// Sends everything at its time and waits for all verdicts.
-    pub async fn publish(
-        &self,
-        executors: &Executors,
-        bar: &ProgressBar,
-    ) -> Result<Published, Failure> {
+    pub async fn publish(&self, executors: &Executors, bar: &ProgressBar) -> Result<Published, Failure> {
         let latency_us = Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).expect("the bounds are possible");
         let mut published = Published { latency_us, parked: 0, duplicates: 0, resent: 0, failed: 0 };
         // A task for each event, which notes the time when its verdict is there.

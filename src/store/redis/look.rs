@@ -101,7 +101,7 @@ impl RedisStore {
         for index in 0..partitions {
             let partition = PartitionId { topic: topic.into(), index };
             let mut unlink = cmd("UNLINK");
-            unlink.arg(&PartitionKeys::new(&partition).all());
+            unlink.arg(PartitionKeys::new(&partition).all());
             self.query(unlink).await?;
         }
         Ok(())

@@ -238,7 +238,7 @@ pub fn swept(value: Value) -> Result<Swept, StoreError> {
         let [kind, entity, time, state] = words else { return None };
         let (entity, time) = (Entity::new(entity).ok()?, time.parse().ok()?);
         match kind.as_str() {
-            "stuck" => Some(Finding::Stuck { entity, state: state.parse().ok()?, since: time }),
+            "stuck" => Some(Finding::Stuck { entity, state: Box::new(state.parse().ok()?), since: time }),
             "missing" => Some(Finding::Missing { entity, due: time }),
             _ => None,
         }

@@ -4,14 +4,17 @@
 //! classes. An entity is never a label. Handles are resolved once per topic, because
 //! looking a label set up costs ten times what counting does.
 
+mod topic;
+
 use std::{fmt, sync::atomic::AtomicU64};
 
-use crate::order::Note;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
+
+pub use self::topic::TopicMetrics;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TopicLabel {
@@ -330,69 +333,6 @@ impl Metrics {
         let mut text = String::new();
         encode(&mut text, &self.registry).expect("a string takes it");
         text
-    }
-}
-
-/// The handles of one topic, shared by its partitions.
-pub struct TopicMetrics {
-    topic: String,
-    verdicts: [Counter; VERDICTS.len()],
-    refused: Family<ReasonLabel, Counter>,
-    pub drained: Counter,
-    pub after_terminal: Counter,
-    skipped: Family<ReasonLabel, Counter>,
-    probed: Counter,
-    pub resends: Counter,
-    gap_seconds: Histogram,
-    illegal: Counter,
-    pub elapse_seconds: Histogram,
-    pub elapse_lanes: Histogram,
-    degraded: Family<PartitionLabel, Gauge>,
-    shadow_distance: Histogram,
-    shadow_wait_seconds: Histogram,
-    shadow_skipped: Counter,
-    shadow_late: Counter,
-    pub publish_seconds: Histogram,
-    pub lane_depth: Histogram,
-    pub fast_seconds: Histogram,
-    pub slow_seconds: Histogram,
-}
-
-impl TopicMetrics {
-    /// Counts one answered event; `verdict` is one of [`VERDICTS`].
-    pub fn count(&self, verdict: &str) {
-        let at = VERDICTS.iter().position(|known| *known == verdict).expect("the verdict is a known word");
-        self.verdicts[at].inc();
-    }
-
-    /// Counts what a call did to gaps.
-    pub fn note(&self, notes: &[Note]) {
-        let seconds = |milliseconds: u64| milliseconds as f64 / 1000.0;
-        for note in notes {
-            match *note {
-                Note::Filled(waited) => self.gap_seconds.observe(seconds(waited)),
-                Note::Skipped(reason) => {
-                    let label = ReasonLabel { topic: self.topic.clone(), reason: reason.name() };
-                    self.skipped.get_or_create(&label).inc();
-                }
-                Note::Probed => drop(self.probed.inc()),
-                Note::Illegal => drop(self.illegal.inc()),
-                Note::Distance(places) => self.shadow_distance.observe(places as f64),
-                Note::WouldWait(waited) => self.shadow_wait_seconds.observe(seconds(waited)),
-                Note::WouldSkip => drop(self.shadow_skipped.inc()),
-                Note::WouldBeLate => drop(self.shadow_late.inc()),
-            }
-        }
-    }
-
-    pub fn set_degraded(&self, partition: u32, degraded: bool) {
-        let label = PartitionLabel { topic: self.topic.clone(), partition };
-        self.degraded.get_or_create(&label).set(i64::from(degraded));
-    }
-
-    pub fn count_refused(&self, reason: &'static str) {
-        self.count("refused");
-        self.refused.get_or_create(&ReasonLabel { topic: self.topic.clone(), reason }).inc();
     }
 }
 

@@ -3,7 +3,9 @@
 //! It serves the demo where there is no Redis, tests, and the other half of the
 //! differential test. Nothing in it is durable, nothing is shared with another
 //! sidecar, and nothing is ever trimmed: a partition that has
-//! [`ENTRIES_MAX`] entries refuses more.
+//! [`partition::ENTRIES_MAX`] entries refuses more.
+
+mod partition;
 
 use std::sync::Arc;
 
@@ -15,20 +17,16 @@ use futures_util::{
 };
 use tokio::sync::broadcast;
 
+use self::partition::MemoryPartition;
 use super::{
-    Admitted, Batch, Beat, Decision, Elapsed, Entry, GapId, Measure, OpenError, PartitionId, Path, Payload,
-    RepairCursor, Repaired, SidecarSeen, Store, StoreError, StoreKind, StreamId, TopicRecord, TopicSpec,
+    Admitted, Batch, Beat, Elapsed, Entry, GapId, Measure, OpenError, PartitionId, Payload, RepairCursor,
+    Repaired, SidecarSeen, Store, StoreError, StoreKind, StreamId, TopicRecord, TopicSpec,
 };
 use crate::{
     clock::{Clock, SystemClock},
-    order::{
-        Action, Announcement, Edge, Effects, Entity, Epoch, Lane, LaneState, Marker, MarkerKind, Order,
-        Partition, Place, Policy, Probe, Sequence, SkipReason, Swept, Verdict,
-    },
+    order::{Announcement, Effects, Entity, Lane, LaneState, Partition, Place, Probe, Swept},
 };
 
-/// Entries of one partition's streams.
-pub const ENTRIES_MAX: usize = 1_000_000;
 /// Probes that a slow listener may be behind; it misses what is older.
 const PROBES_KEPT: usize = 1024;
 
@@ -43,149 +41,6 @@ impl Default for MemoryStore {
     fn default() -> Self {
         MemoryStore::new(Arc::new(SystemClock::default()))
     }
-}
-
-#[derive(Default)]
-struct MemoryPartition {
-    policy: Policy,
-    lanes: Partition<Payload>,
-    events: Vec<Entry>,
-    late: Vec<Entry>,
-    last_id: u64,
-}
-
-impl MemoryPartition {
-    fn admit(
-        &mut self,
-        batch: &Batch,
-        wall: u64,
-        effects: &mut Effects<Payload>,
-    ) -> Result<Admitted, StoreError> {
-        if self.events.len() + self.late.len() >= ENTRIES_MAX {
-            let full =
-                format!("the embedded store is full ({ENTRIES_MAX} entries in a partition); use Redis");
-            return Err(StoreError::NotExecuted(full));
-        }
-        let mut decided = Vec::with_capacity(batch.offers().len());
-        let mut from = 0;
-        let events = batch.offers().iter().map(|offer| (&offer.entity, offer.event.clone()));
-        self.lanes.admit(events, wall, &self.policy, effects, |verdict, effects| {
-            let entity = &batch.offers()[decided.len()].entity;
-            decided.push((verdict, own_entry(entity, verdict, &effects.actions, from)));
-            from = effects.actions.len();
-        });
-        let ids = self.apply(effects, "");
-        let again = decided.iter().any(|(verdict, _)| *verdict == Verdict::Again);
-        let decision =
-            |(verdict, at): (Verdict, Option<usize>)| Decision { verdict, id: at.map(|at| ids[at]) };
-        Ok(Admitted {
-            decisions: decided.into_iter().map(decision).collect(),
-            path: Path::Slow,
-            more: again || self.lanes.is_draining(),
-            drained: effects.drained,
-            after_terminal: effects.after_terminal,
-            notes: std::mem::take(&mut effects.notes),
-        })
-    }
-
-    fn elapse(&mut self, lanes_max: usize, wall: u64, effects: &mut Effects<Payload>) -> Elapsed {
-        let elapsed = self.lanes.elapse(wall, &self.policy, lanes_max, effects);
-        self.apply(effects, "");
-        Elapsed {
-            ran: elapsed.ran,
-            lanes: elapsed.lanes,
-            more: elapsed.more,
-            drained: effects.drained,
-            after_terminal: effects.after_terminal,
-            notes: std::mem::take(&mut effects.notes),
-            degraded: self.lanes.is_degraded(),
-        }
-    }
-
-    fn apply(&mut self, effects: &mut Effects<Payload>, audit: &str) -> Vec<StreamId> {
-        let actions = std::mem::take(&mut effects.actions);
-        actions.into_iter().map(|action| self.write(action, audit)).collect()
-    }
-
-    fn write(&mut self, action: Action<Payload>, audit: &str) -> StreamId {
-        self.last_id += 1;
-        let id = StreamId { milliseconds: self.last_id, counter: 0 };
-        match action {
-            Action::Append(append) => {
-                let stream = match append.place {
-                    Place::Events => &mut self.events,
-                    Place::Late => &mut self.late,
-                };
-                stream.push(Entry {
-                    id,
-                    entity: append.entity.to_string(),
-                    epoch: append.epoch,
-                    sequence: append.sequence,
-                    kind: append.payload.kind.into(),
-                    order: append.order,
-                    attrs: append.payload.attrs.into(),
-                    data: append.payload.data,
-                });
-            }
-            Action::Mark(marker) => self.events.push(marker_entry(id, marker, audit)),
-            Action::Edge(edge) => self.events.push(edge_entry(id, edge)),
-        }
-        id
-    }
-}
-
-fn marker_entry(id: StreamId, marker: Marker, audit: &str) -> Entry {
-    let (kind, attrs) = match marker.kind {
-        MarkerKind::Gap { reason, from, waited } => {
-            let mut attrs = format!(r#"{{"reason":"{}","from":{from}"#, reason.name());
-            if let Some(waited) = waited {
-                attrs += &format!(r#","waited":{waited}"#);
-            }
-            if reason == SkipReason::Operator && !audit.is_empty() {
-                attrs = attrs + "," + audit;
-            }
-            ("seriatim.gap", attrs + "}")
-        }
-        MarkerKind::Epoch { previous } => ("seriatim.epoch", format!(r#"{{"previous":{previous}}}"#)),
-    };
-    let Marker { entity, epoch, sequence, .. } = marker;
-    entry(id, &entity.to_string(), epoch, sequence, kind, attrs)
-}
-
-/// Concerns the whole partition: its entity is empty.
-fn edge_entry(id: StreamId, edge: Edge) -> Entry {
-    let (kind, by) = match edge {
-        Edge::Degraded(by) => ("seriatim.degraded", by),
-        Edge::Restored(by) => ("seriatim.restored", by),
-    };
-    let (epoch, sequence) = (Epoch::new(0).expect("it is small"), Sequence::new(0).expect("it is small"));
-    entry(id, "", epoch, sequence, kind, format!(r#"{{"reason":"{}"}}"#, by.name()))
-}
-
-fn entry(id: StreamId, entity: &str, epoch: Epoch, sequence: Sequence, kind: &str, attrs: String) -> Entry {
-    let (entity, kind, order, data) = (entity.to_owned(), kind.to_owned(), Order::Marker, Default::default());
-    Entry { id, entity, epoch, sequence, kind, order, attrs, data }
-}
-
-/// Which of the actions since `from` wrote the event itself.
-fn own_entry(entity: &Entity, verdict: Verdict, actions: &[Action<Payload>], from: usize) -> Option<usize> {
-    let sequence = match verdict {
-        Verdict::Released { sequence } | Verdict::Passed { sequence } | Verdict::Late { sequence } => {
-            sequence
-        }
-        Verdict::Parked { .. }
-        | Verdict::Duplicate { .. }
-        | Verdict::Retired { .. }
-        | Verdict::Conflict
-        | Verdict::Stale { .. }
-        | Verdict::Refused(_)
-        | Verdict::Again => return None,
-    };
-    // Markers and the old epoch's events may stand before it, its followers after.
-    let own = |action: &Action<Payload>| matches!(action, Action::Append(a) if a.sequence == sequence && a.entity == *entity);
-    let epoch_marker = |action: &Action<Payload>| matches!(action, Action::Mark(m) if matches!(m.kind, MarkerKind::Epoch { .. }));
-    let from = actions.iter().skip(from).position(epoch_marker).map_or(from, |at| from + at);
-    actions.iter().skip(from).position(own).map(|at| from + at)
 }
 
 impl MemoryStore {
@@ -270,9 +125,8 @@ impl Store for MemoryStore {
         }
         for index in 0..topic.partitions {
             let id = PartitionId { topic: topic.name.as_str().into(), index };
-            let fresh =
-                || MemoryPartition { lanes: Partition::new(self.wall()), ..MemoryPartition::default() };
-            let mut partition = self.partitions.entry(id).or_insert_with(fresh);
+            let mut partition =
+                self.partitions.entry(id).or_insert_with(|| MemoryPartition::new(self.wall()));
             partition.policy = topic.policy.clone();
         }
         ready(Ok(())).boxed()
