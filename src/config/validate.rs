@@ -11,14 +11,16 @@ const EVENT_BYTES_CEILING: usize = 4 << 20;
 const ENVELOPE_BYTES: usize = 1 << 10;
 const PARTITIONS_MAX: u32 = 1024;
 /// Lanes that one script call can write back.
-const ELAPSE_CEILING: usize = 1000;
-const SWEEP_CEILING: usize = 1000;
+const ELAPSE_CEILING: usize = 512;
+const SWEEP_CEILING: usize = 512;
 /// Waits of a schedule.
 const GAP_WAITS_MAX: usize = 16;
 /// Ten years, as a bound on any time: sums of them stay exact.
 const TIME_MAX_MS: u64 = 10 * 365 * 24 * 3_600_000;
+/// Bytes of a list together.
+const LIST_BYTES_MAX: usize = 2048;
 /// Names on a rollout's list, and types of a lifecycle: scripts read them in each slow call.
-const LIST_MAX: usize = 256;
+const LIST_MAX: usize = 64;
 
 impl Config {
     pub fn validate(&self) -> Result<(), ConfigError> {
@@ -204,6 +206,11 @@ impl TopicConfig {
             ("terminal_types", &self.terminal_types),
         ] {
             at_most(&key(name), list.len(), LIST_MAX)?;
+            require(list.iter().map(String::len).sum::<usize>() <= LIST_BYTES_MAX, &key(name), || {
+                format!(
+                    "its items have more than {LIST_BYTES_MAX} bytes together; write beginnings with a * instead"
+                )
+            })?;
             require(list.iter().all(|item| !item.is_empty()), &key(name), || {
                 "an item is empty; leave it out, or write \"*\" for all".to_owned()
             })?;

@@ -1,13 +1,14 @@
-//! Time for one partition: looks at what is due, tick after tick.
+//! Time for the partitions of one topic: looks at what is due, tick after tick.
 //!
 //! Every sidecar does this for every partition of its topics, so that it does not matter
 //! which of them die; the store lets a look that comes too soon after another return at
-//! once. Looks of one sidecar take turns, and after one that found work the turn passes on
-//! only after a pause, so that publishers keep most of the store's time however many gaps
-//! end at once.
+//! once. The looks of a tick travel together, which costs an idle sidecar next to nothing;
+//! a partition in which much is due is then looked at alone, with a pause after each look,
+//! so that publishers keep most of the store's time however many gaps end at once.
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::future::join_all;
 use tokio::sync::{Semaphore, watch};
 
 use super::Ports;
@@ -18,52 +19,37 @@ use crate::{
     store::{Elapsed, PartitionId},
 };
 
-/// Looks of this sidecar at the same time.
-pub(super) const LOOKS_AT_ONCE: usize = 1;
+/// Looks that travel together.
+const LOOKS_AT_ONCE: usize = 64;
+/// Topics of a sidecar that look at the same time.
+pub(super) const TOPICS_AT_ONCE: usize = 1;
 /// The pause after a look that found work, in times of what the look took.
 const PAUSE_FACTOR: u32 = 2;
 
 pub(super) struct Ticker {
-    pub id: PartitionId,
+    pub partitions: Vec<PartitionId>,
     pub ports: Ports,
     pub metrics: Arc<TopicMetrics>,
     pub random: Random,
     pub elapse_max: usize,
-    /// Shared by all partitions of the sidecar.
+    /// Shared by all topics of the sidecar.
     pub turns: Arc<Semaphore>,
 }
 
 impl Ticker {
     pub async fn run(mut self, mut closing: watch::Receiver<bool>) {
-        let mut pause = Duration::from_millis(self.random.below(TICK_MS));
-        loop {
-            tokio::select! {
-                () = self.ports.clock.sleep(pause) => {}
-                _ = closing.wait_for(|closing| *closing) => return,
-            }
-            pause = self.look().await;
+        tokio::select! {
+            () = self.tick_on() => {}
+            _ = closing.wait_for(|closing| *closing) => {}
         }
     }
 
-    /// One look; returns how long to wait until the next.
-    async fn look(&mut self) -> Duration {
-        let turn = self.turns.clone().acquire_owned().await.expect("it is never closed");
-        let begun = self.ports.clock.now();
-        let elapsed = self.ports.store.elapse(&self.id, self.elapse_max).await;
-        let took = self.ports.clock.now().saturating_sub(begun);
-        match elapsed {
-            Ok(elapsed) => {
-                self.note(&elapsed, took);
-                if elapsed.lanes > 0 {
-                    self.ports.clock.sleep(took * PAUSE_FACTOR).await;
-                }
-                drop(turn);
-                if elapsed.more { Duration::ZERO } else { self.tick() }
-            }
-            Err(error) => {
-                self.ports.metrics.count_store_error(error.class());
-                self.tick()
-            }
+    async fn tick_on(&mut self) {
+        loop {
+            let wait = self.tick();
+            self.ports.clock.sleep(wait).await;
+            let busy = self.look_at_all().await;
+            self.go_on(busy).await;
         }
     }
 
@@ -72,7 +58,70 @@ impl Ticker {
         Duration::from_millis(TICK_MS - self.random.below(TICK_MS / 5))
     }
 
-    fn note(&self, elapsed: &Elapsed, took: Duration) {
+    /// A short look at every partition; returns those in which more is due.
+    async fn look_at_all(&self) -> Vec<PartitionId> {
+        let lanes_max = self.elapse_max.div_ceil(LOOKS_AT_ONCE);
+        let mut busy = Vec::new();
+        for together in self.partitions.chunks(LOOKS_AT_ONCE) {
+            let _turn = self.turns.acquire().await.expect("it is never closed");
+            let begun = self.ports.clock.now();
+            let looks = together.iter().map(|id| async move { (id, self.look(id, lanes_max).await) });
+            let looked = join_all(looks).await;
+            let found_work = looked.iter().any(|(_, elapsed)| elapsed.lanes > 0);
+            busy.extend(looked.into_iter().filter(|(_, elapsed)| elapsed.more).map(|(id, _)| id.clone()));
+            self.pause_after(begun, found_work).await;
+        }
+        busy
+    }
+
+    /// Looks at partitions in turn until nothing more is due in them, or a tick has passed
+    /// and all want to be looked at again. It begins anywhere, so that none is always last.
+    async fn go_on(&mut self, mut busy: Vec<PartitionId>) {
+        let end = self.ports.clock.now() + Duration::from_millis(TICK_MS);
+        if !busy.is_empty() {
+            let first = self.random.below(busy.len() as u64);
+            busy.rotate_left(usize::try_from(first).expect("it is an index"));
+        }
+        while !busy.is_empty() {
+            let mut still_busy = Vec::new();
+            for id in busy {
+                if self.ports.clock.now() >= end {
+                    return;
+                }
+                let _turn = self.turns.acquire().await.expect("it is never closed");
+                let begun = self.ports.clock.now();
+                let elapsed = self.look(&id, self.elapse_max).await;
+                if elapsed.more {
+                    still_busy.push(id);
+                }
+                self.pause_after(begun, elapsed.lanes > 0).await;
+            }
+            busy = still_busy;
+        }
+    }
+
+    async fn pause_after(&self, begun: Duration, found_work: bool) {
+        if found_work {
+            let took = self.ports.clock.now().saturating_sub(begun);
+            self.ports.clock.sleep(took * PAUSE_FACTOR).await;
+        }
+    }
+
+    async fn look(&self, id: &PartitionId, lanes_max: usize) -> Elapsed {
+        let begun = self.ports.clock.now();
+        match self.ports.store.elapse(id, lanes_max).await {
+            Ok(elapsed) => {
+                self.note(id, &elapsed, self.ports.clock.now().saturating_sub(begun));
+                elapsed
+            }
+            Err(error) => {
+                self.ports.metrics.count_store_error(error.class());
+                Elapsed::default()
+            }
+        }
+    }
+
+    fn note(&self, id: &PartitionId, elapsed: &Elapsed, took: Duration) {
         if !elapsed.ran {
             return;
         }
@@ -81,6 +130,6 @@ impl Ticker {
         self.metrics.drained.inc_by(elapsed.drained);
         self.metrics.after_terminal.inc_by(elapsed.after_terminal);
         self.metrics.note(&elapsed.notes);
-        self.metrics.set_degraded(self.id.index, elapsed.degraded);
+        self.metrics.set_degraded(id.index, elapsed.degraded);
     }
 }

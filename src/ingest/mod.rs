@@ -108,7 +108,7 @@ impl Ingest {
         let (closing, closed) = watch::channel(false);
         let mut started = BTreeMap::new();
         let live = Arc::new(LiveStreams::default());
-        let turns = Arc::new(Semaphore::new(elapse::LOOKS_AT_ONCE));
+        let turns = Arc::new(Semaphore::new(elapse::TOPICS_AT_ONCE));
         for spec in topics {
             let metrics = Arc::new(ports.metrics.topic(&spec.name));
             let mut partitions = Vec::new();
@@ -119,17 +119,17 @@ impl Ingest {
                 let jitter = Random::from_seed(random.draw());
                 let owner = Owner::new(id.clone(), options.clone(), ports.clone(), metrics.clone(), jitter);
                 tasks.spawn(owner.run(queue, closed.clone()));
-                let ticker = Ticker {
-                    id: id.clone(),
-                    ports: ports.clone(),
-                    metrics: metrics.clone(),
-                    random: Random::from_seed(random.draw()),
-                    elapse_max: options.elapse_max,
-                    turns: turns.clone(),
-                };
-                tasks.spawn(ticker.run(closed.clone()));
                 partitions.push((id, sender));
             }
+            let ticker = Ticker {
+                partitions: partitions.iter().map(|(id, _)| id.clone()).collect(),
+                ports: ports.clone(),
+                metrics: metrics.clone(),
+                random: Random::from_seed(random.draw()),
+                elapse_max: options.elapse_max,
+                turns: turns.clone(),
+            };
+            tasks.spawn(ticker.run(closed.clone()));
             let listener = Listener {
                 topic: spec.name.as_str().into(),
                 partitions: spec.partitions,

@@ -318,7 +318,7 @@ impl Metrics {
         self.repaired.get_or_create(&label).inc_by(count);
     }
 
-    /// `outcome` is "done" or "refused".
+    /// `outcome` is "done", "refused", or "unfinished" if the store failed on the way.
     pub fn count_reload(&self, outcome: &'static str) {
         self.reloads.get_or_create(&OutcomeLabel { outcome }).inc();
     }

@@ -84,8 +84,10 @@ pub async fn reconcile(
     clock: &dyn Clock,
     found: &mut Reconciled,
 ) -> Result<(), StoreError> {
+    let mut as_of = None;
     loop {
-        let swept = store.sweep(partition, pace.count).await?;
+        let swept = store.sweep(partition, pace.count, as_of).await?;
+        as_of = as_of.or(Some(swept.now));
         found.retired += swept.retired;
         found.forgotten += swept.forgotten;
         for finding in swept.findings {

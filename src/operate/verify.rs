@@ -224,12 +224,11 @@ impl Seen {
 
     /// A marker says that nothing of `from..=to` is to be expected here.
     fn cover(&mut self, from: Sequence, to: Sequence) {
-        let covered: Vec<Range> = self.missing.iter().filter(|r| r.first >= from && r.last <= to).collect();
-        for range in covered {
-            (range.first.get()..=range.last.get())
-                .filter_map(|number| Sequence::new(number).ok())
-                .for_each(|sequence| self.missing.remove(sequence));
-        }
+        // Whole runs: a gap may be as wide as the numbers go.
+        let is_covered = |run: &Range| run.first >= from && run.last <= to;
+        let mut left = Ranges::default();
+        self.missing.iter().filter(|run| !is_covered(run)).for_each(|run| left.push(run));
+        self.missing = left;
         self.next = self.next.max(to.after());
     }
 }

@@ -323,7 +323,7 @@ impl<P: Payload> Lanes<'_, P> {
             }
             Some(state) => {
                 let lane = Lane::restore(entity.clone(), state.clone());
-                Some(if state.closed { lane.reborn(turn.policy) } else { lane })
+                Some(if state.closed { lane.reborn() } else { lane })
             }
             None => None,
         };
@@ -331,10 +331,11 @@ impl<P: Payload> Lanes<'_, P> {
         let is_woken = woken.as_ref().is_some_and(|lane| !lane.is_closed());
         let fresh = || Lane::new(entity.clone(), event.epoch, turn.policy, turn.degraded);
         let mut lane = woken.unwrap_or_else(fresh);
+        let written = turn.effects.actions.len();
         verdict = lane.admit(event, turn);
         // A duplicate at first sight lies before the first sequence: no lane either.
-        let leaves_no_trace =
-            matches!(verdict, Verdict::Refused(_) | Verdict::Again | Verdict::Duplicate { .. });
+        let is_nothing = matches!(verdict, Verdict::Refused(_) | Verdict::Again | Verdict::Duplicate { .. });
+        let leaves_no_trace = is_nothing && turn.effects.actions.len() == written;
         if is_woken || !leaves_no_trace {
             self.memory.opened(entity);
             let due = lane.due();

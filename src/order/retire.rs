@@ -12,7 +12,7 @@ use super::{
     identity::Entity,
     lane::Payload,
     partition::Partition,
-    policy::{Policy, Retirement},
+    policy::{Mode, Policy, Retirement},
     rings::Ring,
     state::LaneState,
 };
@@ -99,20 +99,23 @@ impl<P: Payload> Partition<P> {
         Announcement::Noted
     }
 
-    /// Looks at what is old enough: at most `count` entities in each of three places.
-    pub fn sweep(&mut self, wall: u64, policy: &Policy, count: usize) -> Swept {
+    /// Looks at what is old enough: at most `count` entities in each of three places. What is
+    /// due is judged as of a moment that a search began, if one is given, or what it files
+    /// anew could come round again.
+    pub fn sweep(&mut self, wall: u64, policy: &Policy, count: usize, as_of: Option<u64>) -> Swept {
         let now = self.clock.advance(wall);
+        let as_of = as_of.unwrap_or(now);
         let times = &policy.retirement;
         let mut swept = Swept { now, ..Swept::default() };
         self.memory.opened.turn(now, times.stuck_after / 2);
         self.memory.closed.turn(now, times.retire_after / 2);
         self.memory.tombs.turn(now, times.remember_for / 2);
-        if let Some(bucket) = self.memory.opened.due(now, times.stuck_after) {
+        if let Some(bucket) = self.memory.opened.due(as_of, times.stuck_after) {
             for (entity, filed) in self.memory.opened.take(bucket, count) {
                 self.look_at_open(entity, filed, now, times, &mut swept);
             }
         }
-        if let Some(bucket) = self.memory.closed.due(now, times.retire_after) {
+        if let Some(bucket) = self.memory.closed.due(as_of, times.retire_after) {
             for (entity, filed) in self.memory.closed.take(bucket, count) {
                 self.look_at_closed(entity, filed, now, &mut swept);
             }
@@ -121,8 +124,8 @@ impl<P: Payload> Partition<P> {
             swept.forgotten += self.memory.tombs.clear(bucket) as u64;
         }
         self.look_at_announced(now, times, count, &mut swept);
-        swept.more = self.memory.opened.due(now, times.stuck_after).is_some()
-            || self.memory.closed.due(now, times.retire_after).is_some();
+        swept.more = self.memory.opened.due(as_of, times.stuck_after).is_some()
+            || self.memory.closed.due(as_of, times.retire_after).is_some();
         swept
     }
 
@@ -142,7 +145,7 @@ impl<P: Payload> Partition<P> {
         }
         let since = filed.filter(|(_, seen)| *seen == text).map_or(now, |(since, _)| since);
         let is_idle = times.idle_retire_after > 0 && now - since >= times.idle_retire_after;
-        if is_idle && state.parked.is_none() {
+        if is_idle && !self.is_awaited(&entity) {
             self.retire(entity, state, swept);
             return;
         }
@@ -155,16 +158,27 @@ impl<P: Payload> Partition<P> {
         let text = state.to_string();
         if !state.closed || state.parked.is_some() {
             self.memory.opened.insert(entity, None);
-        } else if filed.is_some_and(|(_, seen)| seen == text) {
-            let tombstone = LaneState { closed: true, ..LaneState::healthy(state.epoch, state.next) };
+        } else if filed.is_some_and(|(_, seen)| seen == text) && !self.is_awaited(&entity) {
+            let LaneState { epoch, next, mode, missing, .. } = state;
+            let mut tombstone = LaneState { closed: true, ..LaneState::healthy(epoch, next) };
+            // What a lane that passes misses is marked when its next epoch begins.
+            if mode != Mode::Enforce && !missing.is_empty() {
+                (tombstone.mode, tombstone.missing) = (mode, missing);
+            }
             self.retire(entity, tombstone, swept);
         } else {
             self.memory.closed.insert(entity, Some((now, text)));
         }
     }
 
+    /// Has time still something to do in the lane: a gap to end, something to mark?
+    fn is_awaited(&self, entity: &Entity) -> bool {
+        self.lanes.get(entity).is_some_and(|lane| lane.due().is_some())
+    }
+
     fn retire(&mut self, entity: Entity, tombstone: LaneState, swept: &mut Swept) {
         self.forget_lane(&entity);
+        self.memory.tombs.remove(&entity);
         self.memory.tombs.insert(entity, tombstone);
         swept.retired += 1;
     }

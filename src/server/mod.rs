@@ -114,7 +114,9 @@ pub async fn run(
     let member = Arc::new(member);
     beside.spawn(member.clone().beat());
     beside.spawn(member.clone().reconcile(specs, Random::from_seed(random.draw())));
-    beside.spawn(Reloader { source, config: config.clone(), ingest: ingest.clone(), ports }.run());
+    let unsure = Default::default();
+    let reloader = Reloader { source, config: config.clone(), unsure, ingest: ingest.clone(), ports };
+    beside.spawn(reloader.run());
     readiness.set(true).await;
     on_ready(&bound);
 

@@ -3,21 +3,24 @@
 //! The content is compared, not watched for: a ConfigMap is replaced behind a symlink, and
 //! watchers miss that. A new file takes effect whole or not at all.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{error, info};
 
 use crate::{
-    config::{Config, ConfigError, Source},
+    config::{Config, ConfigError, Source, TopicConfig},
     ingest::{Ingest, Ports},
     store::{OpenError, TopicSpec},
 };
 
 pub struct Reloader {
     pub source: Source,
-    /// What is in force.
+    /// What is in force, but for the topics that are unsure.
     pub config: Config,
+    /// Topics of a reload that the store did not take everywhere: they are offered again,
+    /// whatever the file says by then.
+    pub unsure: BTreeSet<String>,
     pub ingest: Arc<Ingest>,
     pub ports: Ports,
 }
@@ -37,10 +40,15 @@ impl Reloader {
     pub async fn run(mut self) {
         let mut hangup = signal(SignalKind::hangup()).expect("signals can be listened to");
         let mut seen = self.source.content();
+        // A file that is being written changes from look to look: it is read once it does not.
+        let mut unsettled = seen.clone();
         loop {
             let asked = self.wait(&mut hangup).await;
             let content = self.source.content();
-            if !asked && content == seen {
+            let is_settled = content == unsettled;
+            unsettled.clone_from(&content);
+            let is_changed = content != seen || !self.unsure.is_empty();
+            if !asked && !(is_changed && is_settled) {
                 continue;
             }
             seen = content;
@@ -49,13 +57,13 @@ impl Reloader {
                     self.ports.metrics.count_reload("done");
                     info!(changed = changed.join(", "), "the configuration was read again");
                 }
+                Err(error @ ReloadError::Open(_)) => {
+                    self.ports.metrics.count_reload("unfinished");
+                    error!(%error, "the store did not take the new configuration everywhere; trying again");
+                }
                 Err(error) => {
                     self.ports.metrics.count_reload("refused");
                     error!(%error, "the new configuration is refused whole; the old one stays in force");
-                    // A store that did not answer: the same content is tried again.
-                    if matches!(error, ReloadError::Open(OpenError::Store { .. })) {
-                        seen = None;
-                    }
                 }
             }
         }
@@ -76,12 +84,17 @@ impl Reloader {
         if let Some(key) = self.config.needs_restart(&new) {
             return Err(ReloadError::NeedsRestart(key));
         }
-        let changed = new.topics.iter().filter(|(name, topic)| self.config.topics[*name] != **topic);
+        let is_to_be_offered = |name: &String, topic: &TopicConfig| {
+            self.unsure.contains(name) || self.config.topics[name] != *topic
+        };
+        let changed = new.topics.iter().filter(|(name, topic)| is_to_be_offered(name, topic));
         let specs = changed.map(|(name, topic)| topic.spec(name)).collect::<Result<Vec<TopicSpec>, _>>()?;
+        self.unsure.extend(specs.iter().map(|spec| spec.name.clone()));
         for spec in &specs {
             self.ports.store.open(spec).await?;
             self.ingest.reload(spec);
         }
+        self.unsure.clear();
         self.config = new;
         Ok(specs.into_iter().map(|spec| spec.name).collect())
     }

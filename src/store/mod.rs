@@ -94,11 +94,13 @@ pub trait Store: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Announcement, StoreError>>;
 
     /// Looks at lanes that are old enough: retires, forgets, reports. At most `count`
-    /// entities in each of three places.
+    /// entities in each of three places. A search of several calls gives the `now` of its
+    /// first one to the others, and sees every entity once.
     fn sweep<'a>(
         &'a self,
         partition: &'a PartitionId,
         count: usize,
+        as_of: Option<u64>,
     ) -> BoxFuture<'a, Result<Swept, StoreError>>;
 
     /// Looks for what should not be there, about `count` entries from a place on, and

@@ -190,7 +190,7 @@ impl<'a> Pair<'a> {
             }
             Call::Sweep => {
                 // All at once: within a bucket the engines go by different orders.
-                let (rust, lua) = both!(sweep(id, 1_000));
+                let (rust, lua) = both!(sweep(id, 1_000, None));
                 same("swept", &rust, &lua)?;
                 (seen.findings, seen.retired, seen.forgotten) =
                     (lua.findings.len(), lua.retired, lua.forgotten);

@@ -123,7 +123,7 @@ impl Bench<'_, '_> {
         let mut found = Vec::new();
         for _ in 0..ms / (2 * TICK_MS) {
             self.wait(2 * TICK_MS).await?;
-            found.extend(show::swept(&self.store().sweep(&self.engine.partition, LOOK_MAX).await?));
+            found.extend(show::swept(&self.store().sweep(&self.engine.partition, LOOK_MAX, None).await?));
         }
         Ok(found)
     }
@@ -166,7 +166,7 @@ impl Bench<'_, '_> {
             Deed::Announce { entity, within_ms } => {
                 show::announcement(store.announce(partition, entity, *within_ms).await?)
             }
-            Deed::Sweep => return Ok(show::swept(&store.sweep(partition, LOOK_MAX).await?)),
+            Deed::Sweep => return Ok(show::swept(&store.sweep(partition, LOOK_MAX, None).await?)),
             Deed::Elapse { .. } | Deed::Age(_) => unreachable!("see above"),
         };
         Ok(vec![answer.to_owned()])

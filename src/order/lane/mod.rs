@@ -106,6 +106,8 @@ pub struct Lane<P> {
     shadow: Option<Shadow>,
     stage: Option<Box<str>>,
     recent: Recent,
+    /// It was retired: its next epoch is a new life, with the mode of a new lane.
+    reborn: bool,
 }
 
 impl<P: Payload> Lane<P> {
@@ -125,6 +127,7 @@ impl<P: Payload> Lane<P> {
             shadow: None,
             stage: None,
             recent: Recent::default(),
+            reborn: false,
         }
     }
 
@@ -147,13 +150,13 @@ impl<P: Payload> Lane<P> {
             shadow,
             stage,
             recent,
+            reborn: false,
         }
     }
 
-    /// The same entity begins a new life: its mode is decided anew.
-    pub(super) fn reborn(mut self, policy: &Policy) -> Self {
-        self.mode = policy.mode_of(&self.entity);
-        self
+    /// A lane that had ended: its next epoch is a new life.
+    pub(super) fn reborn(self) -> Self {
+        Lane { reborn: true, ..self }
     }
 
     pub fn state(&self) -> LaneState {

@@ -77,6 +77,9 @@ impl<P: Payload> Lane<P> {
             sequence: turn.policy.first,
             kind: MarkerKind::Epoch { previous: self.epoch },
         }));
+        if std::mem::take(&mut self.reborn) {
+            self.mode = turn.policy.mode_of(&self.entity);
+        }
         self.epoch = epoch;
         self.next = turn.policy.first;
         self.closed = false;

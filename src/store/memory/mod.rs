@@ -211,9 +211,11 @@ impl Store for MemoryStore {
         &'a self,
         partition: &'a PartitionId,
         count: usize,
+        as_of: Option<u64>,
     ) -> BoxFuture<'a, Result<Swept, StoreError>> {
-        let swept = self
-            .call(partition, |partition, wall, _| Ok(partition.lanes.sweep(wall, &partition.policy, count)));
+        let swept = self.call(partition, |partition, wall, _| {
+            Ok(partition.lanes.sweep(wall, &partition.policy, count, as_of))
+        });
         ready(swept).boxed()
     }
 

@@ -79,8 +79,9 @@ impl Store for RedisStore {
         &'a self,
         partition: &'a PartitionId,
         count: usize,
+        as_of: Option<u64>,
     ) -> BoxFuture<'a, Result<Swept, StoreError>> {
-        self.sweep_partition(partition, count).boxed()
+        self.sweep_partition(partition, count, as_of).boxed()
     }
 
     fn repair<'a>(

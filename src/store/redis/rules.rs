@@ -73,8 +73,10 @@ impl RedisStore {
         &self,
         partition: &PartitionId,
         count: usize,
+        as_of: Option<u64>,
     ) -> Result<Swept, StoreError> {
-        reply::swept(self.run_as_is(partition, &SWEEP, &[count.to_string()]).await?)
+        let words = [count.to_string(), as_of.map(|time| time.to_string()).unwrap_or_default()];
+        reply::swept(self.run_as_is(partition, &SWEEP, &words).await?)
     }
 
     pub(super) async fn repair_partition(

@@ -116,28 +116,6 @@ local function pass(lane, sequence, event)
   return verdict
 end
 
-local function decide(lane, epoch, sequence, digest, event)
-  if epoch > lane.epoch then
-    if sequence and sequence > first and not passes(lane) then
-      local reason = refusal(sequence, first, 0, 0, event_size(event))
-      if reason then return 'F' .. reason end
-    end
-    if not flush(lane) or not has_room(2) then return 'A' end
-    rebase(lane, epoch)
-  end
-  if not sequence then return admit_assigned(lane, digest, event) end
-  if passes(lane) then return pass(lane, sequence, event) end
-  return admit_given(lane, sequence, event)
-end
-
-local function admit(lane, epoch, sequence, digest, event)
-  if epoch < lane.epoch then return 'S' .. text_of(lane.epoch) end
-  event.terminal = event.terminal or terminal_types[event.kind] or false
-  local verdict = settle_mode(lane) and decide(lane, epoch, sequence, digest, event) or 'A'
-  keep_time(lane)
-  return verdict
-end
-
 local function is_in(list, entity)
   for _, pattern in ipairs(list or {}) do
     if pattern == entity then return true end
@@ -155,6 +133,36 @@ local function mode_of(entity)
   return ordering == 'shadow' and 's' or 'e'
 end
 
+-- The lane begins a new epoch; if it was retired before, a new life, too.
+local function begin_epoch(lane, epoch)
+  if lane.reborn then
+    lane.mode, lane.reborn = mode_of(lane.entity), nil
+  end
+  rebase(lane, epoch)
+end
+
+local function decide(lane, epoch, sequence, digest, event)
+  if epoch > lane.epoch then
+    if sequence and sequence > first and not passes(lane) then
+      local reason = refusal(sequence, first, 0, 0, event_size(event))
+      if reason then return 'F' .. reason end
+    end
+    if not flush(lane) or not has_room(2) then return 'A' end
+    begin_epoch(lane, epoch)
+  end
+  if not sequence then return admit_assigned(lane, digest, event) end
+  if passes(lane) then return pass(lane, sequence, event) end
+  return admit_given(lane, sequence, event)
+end
+
+local function admit(lane, epoch, sequence, digest, event)
+  if epoch < lane.epoch then return 'S' .. text_of(lane.epoch) end
+  event.terminal = event.terminal or terminal_types[event.kind] or false
+  local verdict = settle_mode(lane) and decide(lane, epoch, sequence, digest, event) or 'A'
+  keep_time(lane)
+  return verdict
+end
+
 -- The lane of an entity that has none: a new one, or one woken from its tombstone; or
 -- nothing and the epoch in which it has ended.
 local function lane_for(entity, epoch)
@@ -167,7 +175,7 @@ local function lane_for(entity, epoch)
   local lane = lane_parse(entity, text)
   if lane.closed then
     if epoch <= lane.epoch then return nil, lane.epoch end
-    lane.mode = mode_of(entity)
+    lane.reborn = true
   end
   -- Where an open lane was idle, it is there again whatever becomes of the event.
   lane.woken = not lane.closed
@@ -194,13 +202,15 @@ for i = 1, event_count do
   local is_known = lane ~= nil
   if not is_known then lane, ended = lane_for(entity, epoch) end
   local verdict
+  local written = #appends
   if lane then
     verdict = admit(lane, epoch, tonumber(ARGV[row + 3]), string.sub(tag, 2), event)
   else
     verdict = 'T' .. text_of(ended)
   end
   local letter = type(verdict) == 'table' and verdict[1] or string.sub(verdict, 1, 1)
-  if lane and not is_known and (lane.woken or (letter ~= 'A' and letter ~= 'F' and letter ~= 'D')) then
+  local leaves_trace = #appends > written or (letter ~= 'A' and letter ~= 'F' and letter ~= 'D')
+  if lane and not is_known and (lane.woken or leaves_trace) then
     lanes[entity] = lane
     born[#born + 1] = entity
     touch(lane)

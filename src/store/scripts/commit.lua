@@ -17,8 +17,12 @@ end
 
 -- The states directly behind the entries: whatever comes to a script in between (a
 -- command that the user may not run, say), the less a retry finds half done the better.
-local states = {}
+local states, kept = {}, {}
 for _, lane in ipairs(touched) do
+  -- A lane that was only tried, and is not to be, leaves no trace.
+  if lanes[lane.entity] == lane then kept[#kept + 1] = lane end
+end
+for _, lane in ipairs(kept) do
   states[#states + 1] = lane.entity
   states[#states + 1] = lane_text(lane)
 end
@@ -34,7 +38,7 @@ if #parked_now > 0 then redis.call('HSET', KEYS[4], unpack(parked_now)) end
 if #parked_gone > 0 then redis.call('HDEL', KEYS[4], unpack(parked_gone)) end
 
 local due_now, due_never = {}, strays
-for _, lane in ipairs(touched) do
+for _, lane in ipairs(kept) do
   local due = lane_due(lane)
   if due then
     due_now[#due_now + 1] = text_of(due)

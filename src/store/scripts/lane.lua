@@ -12,12 +12,20 @@ local RANGES_KEPT_MAX = 16
 local RECENT_MAX = 64
 local MODULUS, SPREAD, ROLLOUT_SALT = 2147483647, 48271, 7919
 
--- Every product stays below 2^53, so Rust computes the same.
+-- Every product stays below 2^53, so Rust computes the same. The entity is read once: with
+-- another salt the hash begins elsewhere, and the rest adds the same to it.
+local hashes = {}
 local function mix(entity, salt)
-  local hash = salt
-  for i = 1, #entity do
-    hash = (hash * 31 + string.byte(entity, i)) % MODULUS
+  local known = hashes[entity]
+  if not known then
+    known = { 0, 1 }
+    for i = 1, #entity do
+      known[1] = (known[1] * 31 + string.byte(entity, i)) % MODULUS
+      known[2] = (known[2] * 31) % MODULUS
+    end
+    hashes[entity] = known
   end
+  local hash = ((salt * known[2]) % MODULUS + known[1]) % MODULUS
   return (hash * SPREAD) % MODULUS
 end
 

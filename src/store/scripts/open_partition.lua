@@ -24,6 +24,7 @@ for i = 1, 2 do
 end
 redis.call('HSETNX', KEYS[3], '', '')
 redis.call('HSETNX', KEYS[4], '', '')
+if redis.call('HLEN', KEYS[18]) <= 1 then redis.call('UNLINK', KEYS[18]) end
 for i = 7, 18 do redis.call('HSETNX', KEYS[i], '', '') end
 redis.call('ZADD', KEYS[5], '+inf', '')
 redis.call('ZADD', KEYS[19], '+inf', '')

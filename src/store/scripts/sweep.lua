@@ -2,9 +2,10 @@
 -- what is stuck or never began (src/order/retire.rs). Running it twice does no harm.
 --
 -- KEYS  as in enter.lua, then 15-18 closed  19 announced
--- ARGV  3 entities at most, in each of three places
+-- ARGV  3 entities at most, in each of three places  4 when the search began, or '' for now
 -- Reply {time, retired, forgotten, more (0 or 1), then for each finding: kind, entity, time, state}
 local count, time = tonumber(ARGV[3]), now()
+local as_of = tonumber(ARGV[4]) or time
 local stuck_after, retire_after = tonumber(policy[18]), tonumber(policy[19])
 local idle_retire_after, remember_for = tonumber(policy[20]), tonumber(policy[21])
 local OPENED, TOMBS, CLOSED = 6, 10, 14   -- the keys of a ring follow these
@@ -40,7 +41,7 @@ end
 local function due(keys, hand, age)
   for step = 1, 3 do
     local bucket = (hand.current + step) % 4
-    if hand.ended[bucket + 1] + age <= time and not is_empty(keys, bucket) then return bucket end
+    if hand.ended[bucket + 1] + age <= as_of and not is_empty(keys, bucket) then return bucket end
   end
 end
 
@@ -71,8 +72,26 @@ turn(OPENED, opened, math.floor(stuck_after / 2))
 turn(CLOSED, closed, math.floor(retire_after / 2))
 turn(TOMBS, tombs, math.floor(remember_for / 2))
 
+-- Which bucket is current, and in which tombstones are: before anything is moved, so that
+-- a call that is cut short has lost sight of nothing.
+local function write_rings(may_retire)
+  rings = text_of(opened.current) .. ':'
+  for i = 0, 3 do
+    local is_used = not is_empty(TOMBS, i) or (may_retire and i == tombs.current)
+    rings = rings .. (is_used and '1' or '0')
+  end
+  redis.call('HSET', KEYS[6], 'rings', rings, 'hand_opened', hand_text(opened), 'hand_closed',
+    hand_text(closed), 'hand_tombs', hand_text(tombs), 'clock',
+    text_of(clock_now) .. ',' .. text_of(clock_last))
+end
+write_rings(true)
+
 local function retire(entity, tombstone)
-  redis.call('HSET', KEYS[TOMBS + 1 + tombs.current], tomb_field(entity), tombstone)
+  local field = tomb_field(entity)
+  for i = 0, 3 do
+    if i ~= tombs.current then redis.call('HDEL', KEYS[TOMBS + 1 + i], field) end
+  end
+  redis.call('HSET', KEYS[TOMBS + 1 + tombs.current], field, tombstone)
   redis.call('HDEL', KEYS[3], entity)
   redis.call('ZREM', KEYS[5], entity)
   retired = retired + 1
@@ -89,7 +108,7 @@ if bucket then
     elseif lane then
       local since, seen = string.match(values[entity], '^(%d+)|(.*)$')
       since = seen == text and tonumber(since) or time
-      if idle_retire_after > 0 and time - since >= idle_retire_after and lane.count == 0 then
+      if idle_retire_after > 0 and time - since >= idle_retire_after and not lane_due(lane) then
         retire(entity, text)
       else
         file(OPENED, opened, entity, text_of(since) .. '|' .. text)
@@ -107,14 +126,20 @@ if bucket then
     local lane = text and lane_parse(entity, text)
     if lane and (not lane.closed or lane.count > 0) then
       file(OPENED, opened, entity, '')
-    elseif lane and string.match(values[entity], '^%d+|(.*)$') == text then
-      retire(entity, text_of(lane.epoch) .. ':' .. text_of(lane.next) .. 'c')
+    elseif lane and string.match(values[entity], '^%d+|(.*)$') == text and not lane_due(lane) then
+      local tombstone = text_of(lane.epoch) .. ':' .. text_of(lane.next) .. 'c'
+      -- What a lane that passes misses is marked when its next epoch begins.
+      if lane.mode ~= 'e' and #lane.missing > 0 then
+        tombstone = tombstone .. lane.mode .. ';m' .. ranges_text(lane.missing)
+      end
+      retire(entity, tombstone)
     elseif lane then
       file(CLOSED, closed, entity, text_of(time) .. '|' .. text)
     end
   end
 end
 
+as_of = time
 bucket = due(TOMBS, tombs, remember_for)
 if bucket then
   local key = KEYS[TOMBS + 1 + bucket]
@@ -123,14 +148,7 @@ if bucket then
   redis.call('HSET', key, '', '')
 end
 
-local function write_rings()
-  rings = text_of(opened.current) .. ':'
-  for i = 0, 3 do rings = rings .. (is_empty(TOMBS, i) and '0' or '1') end
-  redis.call('HSET', KEYS[6], 'rings', rings, 'hand_opened', hand_text(opened), 'hand_closed',
-    hand_text(closed), 'hand_tombs', hand_text(tombs), 'clock',
-    text_of(clock_now) .. ',' .. text_of(clock_last))
-end
-write_rings()
+write_rings(false)
 
 -- Announced entities: by when they are due; below 0 once they were reported.
 local announced = redis.call('ZRANGEBYSCORE', KEYS[19], 1, text_of(time), 'WITHSCORES', 'LIMIT', 0, count)
@@ -147,6 +165,7 @@ if time >= remember_for then
   redis.call('ZREMRANGEBYSCORE', KEYS[19], text_of(remember_for - time), '(0')
 end
 
+as_of = tonumber(ARGV[4]) or time
 local more = due(OPENED, opened, stuck_after) or due(CLOSED, closed, retire_after)
 local reply = { text_of(time), retired, forgotten, more and 1 or 0 }
 for _, word in ipairs(findings) do reply[#reply + 1] = word end
