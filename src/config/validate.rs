@@ -10,6 +10,8 @@ const EVENT_BYTES_CEILING: usize = 4 << 20;
 /// What an event weighs besides its data: entity, type, attributes, framing.
 const ENVELOPE_BYTES: usize = 1 << 10;
 const PARTITIONS_MAX: u32 = 1024;
+/// Of whatever is counted in memory.
+const COUNT_CEILING: usize = 1 << 24;
 /// Lanes that one script call can write back.
 const ELAPSE_CEILING: usize = 512;
 const SWEEP_CEILING: usize = 512;
@@ -120,6 +122,14 @@ impl Config {
             ("limits.request_events", limits.request_events),
             "or the largest request allowed could never be taken in by a stream",
         )?;
+        for (key, value) in [
+            ("limits.in_flight_events", limits.in_flight_events),
+            ("limits.stream_in_flight", limits.stream_in_flight),
+            ("limits.connection_requests", limits.connection_requests),
+            ("limits.connections", limits.connections),
+        ] {
+            at_most(key, value, COUNT_CEILING)?;
+        }
         // Permits are counted in 32 bits.
         at_most("limits.in_flight_bytes", limits.in_flight_bytes, u32::MAX as usize >> 3)
     }

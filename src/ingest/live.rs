@@ -7,13 +7,13 @@
 
 use std::{
     sync::{
-        Arc, Mutex, Weak,
+        Arc, Mutex, OnceLock, Weak,
         atomic::{AtomicU8, AtomicU32, Ordering},
     },
     time::Duration,
 };
 
-use futures_util::StreamExt;
+use futures_util::{StreamExt, stream::BoxStream};
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -31,6 +31,9 @@ const IN_GROUP: usize = 8;
 /// Questions that wait for one stream; further ones are dropped, and asked again by the
 /// next probe.
 const RESENDS_WAITING_MAX: usize = 1024;
+/// After so long without a word somebody calls out; who does not hear that either has lost
+/// the connection without being told, and listens anew.
+const QUIET: Duration = Duration::from_secs(5);
 /// Between two attempts to listen for probes.
 const LISTEN_AGAIN: Duration = Duration::from_millis(500);
 
@@ -51,7 +54,8 @@ pub struct LiveStreams {
 pub struct LiveStream(Arc<Shared>);
 
 struct Shared {
-    remembered: Box<[Group]>,
+    /// Made with the stream's first event: one that sends nothing costs next to nothing.
+    remembered: OnceLock<Box<[Group]>>,
     resends: mpsc::Sender<Resend>,
 }
 
@@ -85,8 +89,7 @@ impl LiveStreams {
     /// A stream begins; what it is asked for comes through the receiver.
     pub fn join(&self) -> (LiveStream, mpsc::Receiver<Resend>) {
         let (resends, asked) = mpsc::channel(RESENDS_WAITING_MAX);
-        let remembered = (0..GROUPS).map(|_| Group::default()).collect();
-        let shared = Arc::new(Shared { remembered, resends });
+        let shared = Arc::new(Shared { remembered: OnceLock::new(), resends });
         let mut streams = self.streams.lock().expect("nobody panics holding it");
         streams.retain(|stream| stream.strong_count() > 0);
         streams.push(Arc::downgrade(&shared));
@@ -99,7 +102,7 @@ impl LiveStreams {
         let streams = self.streams.lock().expect("nobody panics holding it");
         let mut asked = false;
         for stream in streams.iter().filter_map(Weak::upgrade) {
-            if stream.remembered[group].contains(half) {
+            if stream.remembered.get().is_some_and(|groups| groups[group].contains(half)) {
                 asked = true;
                 let _ = stream.resends.try_send(Resend { topic: topic.clone(), probe: probe.clone() });
             }
@@ -112,7 +115,8 @@ impl LiveStream {
     /// The stream publishes an event of this entity.
     pub fn remember(&self, topic: &str, entity: &Entity) {
         let (group, half) = digest(topic, entity);
-        self.0.remembered[group].insert(half);
+        let groups = self.0.remembered.get_or_init(|| (0..GROUPS).map(|_| Group::default()).collect());
+        groups[group].insert(half);
     }
 }
 
@@ -140,9 +144,7 @@ impl Listener {
             match self.ports.store.probes(&self.topic).await {
                 Ok(mut probes) => {
                     is_heard = true;
-                    while let Some(probes) = probes.next().await {
-                        self.pass_on(probes).await;
-                    }
+                    self.hear(&mut probes).await;
                 }
                 Err(error) if std::mem::replace(&mut is_heard, false) => {
                     warn!(topic = %self.topic, %error, "probes are not heard; gaps are filled without Resend only");
@@ -150,6 +152,31 @@ impl Listener {
                 Err(_) => {}
             }
             self.ports.clock.sleep(LISTEN_AGAIN).await;
+        }
+    }
+
+    /// Until the connection ends, or seems to have ended without a word.
+    async fn hear(&self, probes: &mut BoxStream<'static, Vec<Probe>>) {
+        let mut called_out = false;
+        loop {
+            tokio::select! {
+                heard = probes.next() => match heard {
+                    Some(probes) => {
+                        called_out = false;
+                        self.pass_on(probes).await;
+                    }
+                    None => return,
+                },
+                () = self.ports.clock.sleep(QUIET) => {
+                    if called_out {
+                        warn!(topic = %self.topic, "probes are not heard any more; listening anew");
+                        return;
+                    }
+                    // If the store does not answer, nobody hears it: the same end.
+                    let _ = self.ports.store.call_out(&self.topic).await;
+                    called_out = true;
+                }
+            }
         }
     }
 

@@ -16,6 +16,7 @@ use std::{
 
 use tokio::{
     net::{TcpListener, UnixListener},
+    signal::unix::{SignalKind, signal},
     sync::watch,
     task::{JoinHandle, JoinSet},
 };
@@ -68,6 +69,8 @@ pub async fn run(
     on_ready: impl FnOnce(&Bound),
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
+    // From the beginning, or one that comes while the store is waited for would be the end.
+    let hangup = signal(SignalKind::hangup()).expect("signals can be listened to");
     let (listeners, web_listener, bound) = bind(&config).await?;
     let metrics = Arc::new(Metrics::default());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
@@ -116,7 +119,7 @@ pub async fn run(
     beside.spawn(member.clone().reconcile(specs, Random::from_seed(random.draw())));
     let unsure = Default::default();
     let reloader = Reloader { source, config: config.clone(), unsure, ingest: ingest.clone(), ports };
-    beside.spawn(reloader.run());
+    beside.spawn(reloader.run(hangup));
     readiness.set(true).await;
     on_ready(&bound);
 

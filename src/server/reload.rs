@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::Signal;
 use tracing::{error, info};
 
 use crate::{
@@ -37,8 +37,7 @@ enum ReloadError {
 }
 
 impl Reloader {
-    pub async fn run(mut self) {
-        let mut hangup = signal(SignalKind::hangup()).expect("signals can be listened to");
+    pub async fn run(mut self, mut hangup: Signal) {
         let mut seen = self.source.content();
         // A file that is being written changes from look to look: it is read once it does not.
         let mut unsettled = seen.clone();

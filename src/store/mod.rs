@@ -119,6 +119,9 @@ pub trait Store: Send + Sync + 'static {
         topic: &'a str,
     ) -> BoxFuture<'a, Result<BoxStream<'static, Vec<Probe>>, StoreError>>;
 
+    /// Probes nobody: everybody who listens to the topic's probes hears that.
+    fn call_out<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
+
     /// Tells that this process is alive, and who else is or was.
     fn beat<'a>(&'a self, beat: &'a Beat) -> BoxFuture<'a, Result<Vec<SidecarSeen>, StoreError>>;
 

@@ -246,6 +246,11 @@ impl Store for MemoryStore {
         ready(Ok(probes.boxed())).boxed()
     }
 
+    fn call_out<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        let _ = self.probes.send((topic.into(), Vec::new()));
+        ready(Ok(())).boxed()
+    }
+
     fn beat<'a>(&'a self, beat: &'a Beat) -> BoxFuture<'a, Result<Vec<SidecarSeen>, StoreError>> {
         let Beat { sidecar, about, .. } = beat.clone();
         ready(Ok(vec![SidecarSeen { sidecar, about, silent_ms: 0 }])).boxed()

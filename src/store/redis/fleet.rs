@@ -10,8 +10,8 @@ use super::{
 use crate::{
     order::Probe,
     store::{
-        Beat, SidecarSeen, StoreError,
-        keys::{RECONCILER_KEY, SIDECARS_KEY, probe_pattern},
+        Beat, PartitionId, SidecarSeen, StoreError,
+        keys::{RECONCILER_KEY, SIDECARS_KEY, probe_channel, probe_pattern},
     },
 };
 
@@ -24,6 +24,12 @@ impl RedisStore {
         let messages = self.link.subscribe(&probe_pattern(topic)).await?;
         let probes = |payload: Vec<u8>| async move { reply::probes(&payload) };
         Ok(messages.filter_map(probes).boxed())
+    }
+
+    pub(super) async fn probe_nobody(&self, topic: &str) -> Result<(), StoreError> {
+        let mut publish = cmd("PUBLISH");
+        publish.arg(probe_channel(&PartitionId { topic: topic.into(), index: 0 })).arg("[]");
+        self.query(publish).await.map(drop)
     }
 
     pub(super) async fn beat_once(&self, beat: &Beat) -> Result<Vec<SidecarSeen>, StoreError> {

@@ -90,12 +90,15 @@ impl Link {
 
     /// Messages of all channels that match, on a connection of their own.
     pub async fn subscribe(&self, pattern: &str) -> Result<BoxStream<'static, Vec<u8>>, StoreError> {
-        let failed = |error: RedisError| StoreError::NotExecuted(format!("cannot listen: {error}"));
-        let connected = tokio::time::timeout(self.connect_timeout, self.client.get_async_pubsub()).await;
-        let mut connection = connected
+        let subscribed = tokio::time::timeout(self.connect_timeout, async {
+            let mut connection = self.client.get_async_pubsub().await?;
+            connection.psubscribe(pattern).await?;
+            Ok(connection)
+        });
+        let connection = subscribed
+            .await
             .map_err(|_| StoreError::NotExecuted("cannot listen: no answer in time".to_owned()))?
-            .map_err(failed)?;
-        connection.psubscribe(pattern).await.map_err(failed)?;
+            .map_err(|error: RedisError| StoreError::NotExecuted(format!("cannot listen: {error}")))?;
         let payload = |message: ::redis::Msg| message.get_payload_bytes().to_vec();
         Ok(connection.into_on_message().map(payload).boxed())
     }

@@ -100,6 +100,10 @@ impl Store for RedisStore {
         self.listen_for_probes(topic).boxed()
     }
 
+    fn call_out<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.probe_nobody(topic).boxed()
+    }
+
     fn beat<'a>(&'a self, beat: &'a Beat) -> BoxFuture<'a, Result<Vec<SidecarSeen>, StoreError>> {
         self.beat_once(beat).boxed()
     }
