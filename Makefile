@@ -3,12 +3,13 @@
 CARGO ?= cargo
 SKIPS := $(CURDIR)/target/skipped.txt
 
-.PHONY: help test lint differential demo tools
+.PHONY: help test lint differential gaps demo tools
 
 help:
 	@echo "make test          everything: lints, unit tests, scenarios, differential test, end to end"
 	@echo "make lint          formatting and clippy only"
 	@echo "make differential  the two engines against each other, STEPS=1000000 steps from SEED=1"
+	@echo "make gaps          100,000 gaps that end at once, while others publish"
 	@echo "make speed         what an event costs, with the optimised binary"
 	@echo "make demo          see it work"
 
@@ -25,6 +26,10 @@ STEPS ?= 1000000
 SEED ?= 1
 differential: tools
 	SERIATIM_DIFF_STEPS=$(STEPS) SERIATIM_DIFF_SEED=$(SEED) $(CARGO) test --locked --test differential -- --nocapture
+
+# Many gaps at once: what it costs those who publish beside.
+gaps: tools
+	SERIATIM_GAPS=100000 $(CARGO) test --locked --release --test e2e many_gaps -- --nocapture
 
 demo:
 	$(CARGO) run --locked --release -- demo

@@ -66,7 +66,14 @@ async fn a_user_that_may_not_run_what_the_scripts_need_is_refused_at_the_start()
     for command in ["hdel", "zrem", "hincrby", "zadd", "hset", "hmget", "unlink", "hrandfield", "publish"] {
         let rule = format!("-{command}");
         let mut set = redis::cmd("ACL");
-        set.arg("SETUSER").arg("limited").arg("on").arg(">secret").arg("~*").arg("&*").arg("+@all").arg(&rule);
+        set.arg("SETUSER")
+            .arg("limited")
+            .arg("on")
+            .arg(">secret")
+            .arg("~*")
+            .arg("&*")
+            .arg("+@all")
+            .arg(&rule);
         let _: () = set.query_async(&mut admin).await.unwrap();
         let limited = redis.url() + "?user=limited&pass=secret";
         let refused = redis_store(&limited).open(&topic(512)).await.unwrap_err();

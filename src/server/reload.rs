@@ -47,7 +47,8 @@ impl Reloader {
             let is_settled = content == unsettled;
             unsettled.clone_from(&content);
             let is_changed = content != seen || !self.unsure.is_empty();
-            if !asked && !(is_changed && is_settled) {
+            let is_time = asked || (is_changed && is_settled);
+            if !is_time {
                 continue;
             }
             seen = content;

@@ -7,6 +7,7 @@ mod support;
 mod demo;
 mod doctor;
 mod help;
+mod operating;
 mod program;
 mod publishing;
 mod refused;
