@@ -305,10 +305,15 @@ impl Metrics {
         }
     }
 
-    /// What a look for lost work found in one topic.
-    pub fn count_reconciled(&self, topic: &str, stuck: u64, missing: u64, retired: u64) {
+    /// What a look through all of a topic counted.
+    pub fn set_stuck(&self, topic: &str, stuck: u64) {
         let label = TopicLabel { topic: topic.to_owned() };
         self.stuck.get_or_create(&label).set(i64::try_from(stuck).unwrap_or(i64::MAX));
+    }
+
+    /// What a look for lost work found in one partition of a topic.
+    pub fn count_reconciled(&self, topic: &str, missing: u64, retired: u64) {
+        let label = TopicLabel { topic: topic.to_owned() };
         self.missing.get_or_create(&label).inc_by(missing);
         self.retired.get_or_create(&label).inc_by(retired);
     }

@@ -76,39 +76,44 @@ impl FleetMember {
             count: self.fleet.reconcile_max,
             pause: Duration::from_millis(self.fleet.reconcile_pause_ms),
         };
-        let mut found = Reconciled::default();
+        let mut stuck = 0;
         for index in 0..topic.partitions {
             // Asked for each partition, so that the right does not run out on the way.
             if !store.lead_reconciler(&self.name, self.fleet.lead_ms()).await? {
                 return Ok(());
             }
             let partition = PartitionId { topic: topic.name.as_str().into(), index };
-            reconcile(&**store, &partition, pace, &**clock as &dyn Clock, &mut found).await?;
+            let mut found = Reconciled::default();
+            let looked = reconcile(&**store, &partition, pace, &**clock as &dyn Clock, &mut found).await;
+            // Told at once, also if it was cut short: some of it is found only once.
+            metrics.count_reconciled(&topic.name, found.missing, found.retired);
+            found.kinds.iter().for_each(|(kind, count)| metrics.count_repaired(&topic.name, kind, *count));
+            say(&partition, &found);
+            stuck += found.stuck;
+            looked?;
         }
-        metrics.count_reconciled(&topic.name, found.stuck, found.missing, found.retired);
-        found.kinds.iter().for_each(|(kind, count)| metrics.count_repaired(&topic.name, kind, *count));
-        say(&topic.name, &found);
+        metrics.set_stuck(&topic.name, stuck);
         Ok(())
     }
 }
 
 /// One line for each kind of trouble: a line for each entity would bury everything else.
-fn say(topic: &str, found: &Reconciled) {
+fn say(partition: &PartitionId, found: &Reconciled) {
     let names = |names: Vec<&str>| names.into_iter().take(NAMED_MAX).collect::<Vec<_>>().join(", ");
     if found.stuck > 0 {
         let first = names(found.stuck_lanes.iter().map(|lane| lane.entity.as_str()).collect());
-        warn!(topic, count = found.stuck, first, "entities are stuck: no terminal event for stuck_after_ms");
+        warn!(%partition, count = found.stuck, first, "entities are stuck: no terminal event for stuck_after_ms");
     }
     if found.missing > 0 {
         let first = names(found.missing_entities.iter().map(|entity| entity.entity.as_str()).collect());
-        warn!(topic, count = found.missing, first, "announced entities did not begin in time");
+        warn!(%partition, count = found.missing, first, "announced entities did not begin in time");
     }
     if found.mended + found.unmended > 0 {
         let first = names(found.out_of_place.iter().map(|found| found.entity.as_str()).collect());
         let (mended, left) = (found.mended, found.unmended);
-        warn!(topic, mended, left, first, "found out of place; see `seriatim reconcile`");
+        warn!(%partition, mended, left, first, "found out of place; see `seriatim reconcile`");
     }
     if found.retired > 0 {
-        info!(topic, retired = found.retired, forgotten = found.forgotten, "retired old lanes");
+        info!(%partition, retired = found.retired, forgotten = found.forgotten, "retired old lanes");
     }
 }
