@@ -16,7 +16,7 @@ use seriatim::{
 };
 use support::{redis_server, redis_store};
 
-const PACE: Pace = Pace { count: 10, pause: Duration::ZERO };
+const PACE: Pace = Pace { repairs: true, count: 10, pause: Duration::ZERO };
 
 fn partition() -> PartitionId {
     PartitionId { topic: "jobs".into(), index: 0 }

@@ -42,6 +42,7 @@ pub fn run(args: ReconcileArgs) -> Outcome {
     let config = args.config.load(Vec::new())?;
     let store = open_redis(&config, &mut Random::from_system())?;
     let pace = Pace {
+        repairs: true,
         count: config.fleet.reconcile_max,
         pause: Duration::from_millis(config.fleet.reconcile_pause_ms),
     };

@@ -187,7 +187,7 @@ impl Default for Fleet {
             orphan_threshold_ms: 60_000,
             reconcile_interval_ms: 60_000,
             reconcile_max: 256,
-            reconcile_pause_ms: 50,
+            reconcile_pause_ms: 10,
         }
     }
 }

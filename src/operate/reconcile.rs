@@ -20,6 +20,8 @@ const FINDINGS_KEPT: usize = 100;
 /// How gently to look.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
+    /// Look also for what is out of place: at everything, not only at what is old.
+    pub repairs: bool,
     /// Entities that one call looks at.
     pub count: usize,
     /// Between two calls.
@@ -98,7 +100,7 @@ pub async fn reconcile(
             break;
         }
     }
-    let mut from = Some(RepairCursor::default());
+    let mut from = pace.repairs.then(RepairCursor::default);
     while let Some(cursor) = from {
         let repaired = store.repair(partition, cursor, pace.count).await?;
         repaired.findings.into_iter().for_each(|repair| found.add_repair(partition.index, repair));

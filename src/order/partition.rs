@@ -67,6 +67,8 @@ pub struct Partition<P> {
     gaps: BTreeSet<(u64, Entity)>,
     due: HashMap<Entity, u64>,
     mode: PartitionMode,
+    /// While it is degraded: lanes that are due before this have been told.
+    told: u64,
     breaker: Breaker,
     pub(super) memory: Memory,
 }
@@ -81,6 +83,7 @@ impl<P> Default for Partition<P> {
             gaps: BTreeSet::new(),
             due: HashMap::new(),
             mode: PartitionMode::Ordered,
+            told: 0,
             breaker: Breaker::default(),
             memory: Memory::default(),
         }
@@ -128,18 +131,29 @@ impl<P: Payload> Partition<P> {
             return Elapsed::default();
         }
         self.restore_if_calm(now, policy, effects);
-        let degraded = self.is_degraded();
-        let mut seen = 0;
+        let mut due = self.lanes_due(now, lanes_max);
+        let (untold, told) = self.lanes_untold(self.told.max(now + 1), lanes_max - due.len());
+        due.extend(untold.iter().map(|(_, entity)| entity.clone()));
+        let (mut seen, mut told, degraded) = (0_usize, told, self.is_degraded());
         self.call(wall, policy, effects, |lanes, turn| {
-            for entity in lanes.due(now, degraded, lanes_max) {
+            for entity in &due {
                 if !turn.effects.has_room(1) {
                     break;
                 }
-                lanes.with_lane(&entity, turn, |lane, turn| lane.elapse(turn));
+                lanes.with_lane(entity, turn, |lane, turn| lane.elapse(turn));
                 seen += 1;
             }
         });
-        let more = !self.lanes_due(now, self.is_degraded(), 1).is_empty();
+        // Those that there was no room for are told by the next look.
+        if let Some((due, _)) = untold.get(seen.saturating_sub(due.len() - untold.len())) {
+            told = *due;
+        }
+        if degraded {
+            self.told = told;
+        }
+        let seen = seen as u64;
+        let more =
+            !self.lanes_due(now, 1).is_empty() || !self.lanes_untold(self.told.max(now) + 1, 1).0.is_empty();
         if !more {
             self.elapsed = now;
         }
@@ -178,6 +192,7 @@ impl<P: Payload> Partition<P> {
             effects.push(Action::Edge(Edge::Degraded(DegradedBy::Operator)));
         }
         self.mode = PartitionMode::Degraded { by: DegradedBy::Operator, since };
+        self.told = 0;
     }
 
     /// By an operator, whoever degraded it.
@@ -217,12 +232,38 @@ impl<P: Payload> Partition<P> {
             if turn.breaker.is_tripped(since, &policy.breaker) {
                 turn.effects.push(Action::Edge(Edge::Degraded(DegradedBy::Breaker)));
                 self.mode = PartitionMode::Degraded { by: DegradedBy::Breaker, since };
+                self.told = 0;
             }
         }
     }
 
-    fn lanes_due(&self, now: u64, degraded: bool, count: usize) -> Vec<Entity> {
-        due_in(&self.gaps, now, degraded, count)
+    /// Lanes whose time has come, at most `count`; in an ordered partition also those that
+    /// were waiting for it to be restored.
+    fn lanes_due(&self, now: u64, count: usize) -> Vec<Entity> {
+        let degraded = self.is_degraded();
+        let is_due = |due: u64| due <= now || (due == DUE_WHEN_RESTORED && !degraded);
+        self.gaps
+            .iter()
+            .filter(|(due, _)| is_due(*due))
+            .take(count)
+            .map(|(_, entity)| entity.clone())
+            .collect()
+    }
+
+    /// Lanes that still wait, from a time on, although the partition is degraded, at most
+    /// `count`, and before which time all have been told then. Those of the last one's very
+    /// time may be left: the next look begins with them.
+    fn lanes_untold(&self, from: u64, count: usize) -> (Vec<(u64, Entity)>, u64) {
+        if !self.is_degraded() || count == 0 {
+            return (Vec::new(), self.told);
+        }
+        let waits = |(due, _): &&(u64, Entity)| (from..DUE_WHEN_RESTORED).contains(due);
+        let untold: Vec<_> = self.gaps.iter().filter(waits).take(count).cloned().collect();
+        let told = match untold.last() {
+            Some((due, _)) if untold.len() == count => *due,
+            Some(_) | None => DUE_WHEN_RESTORED,
+        };
+        (untold, told)
     }
 
     /// Puts a lane back as its text says. It has nothing parked.
@@ -250,6 +291,11 @@ impl<P: Payload> Partition<P> {
 
     pub fn mode(&self) -> PartitionMode {
         self.mode
+    }
+
+    /// While it is degraded: lanes that are due before this have been told.
+    pub fn told(&self) -> u64 {
+        self.told
     }
 
     pub fn breaker(&self) -> Breaker {
@@ -292,10 +338,6 @@ impl<P: Payload> Lanes<'_, P> {
         self.gaps.iter().take_while(|(due, _)| *due == 0).map(|(_, entity)| entity.clone()).collect()
     }
 
-    fn due(&self, now: u64, degraded: bool, count: usize) -> Vec<Entity> {
-        due_in(self.gaps, now, degraded, count)
-    }
-
     fn with_lane(
         &mut self,
         entity: &Entity,
@@ -333,6 +375,7 @@ impl<P: Payload> Lanes<'_, P> {
         let mut lane = woken.unwrap_or_else(fresh);
         let written = turn.effects.actions.len();
         verdict = lane.admit(event, turn);
+        lane.end_rebirth();
         // A duplicate at first sight lies before the first sequence: no lane either.
         let is_nothing = matches!(verdict, Verdict::Refused(_) | Verdict::Again | Verdict::Duplicate { .. });
         let leaves_no_trace = is_nothing && turn.effects.actions.len() == written;
@@ -344,13 +387,6 @@ impl<P: Payload> Lanes<'_, P> {
         }
         verdict
     }
-}
-
-/// Lanes whose time has come, at most `count`; in an ordered partition also those that
-/// were waiting for it to be restored.
-fn due_in(gaps: &BTreeSet<(u64, Entity)>, now: u64, degraded: bool, count: usize) -> Vec<Entity> {
-    let is_due = |due: u64| due <= now || (due == DUE_WHEN_RESTORED && !degraded);
-    gaps.iter().filter(|(due, _)| is_due(*due)).take(count).map(|(_, entity)| entity.clone()).collect()
 }
 
 /// Keeps both ways of looking a lane's due time up in step.

@@ -90,12 +90,17 @@ impl<P: Payload> Partition<P> {
         if self.lanes.contains_key(entity) || self.memory.tombstone(entity).is_some() {
             return Announcement::Begun;
         }
-        let announced = &mut self.memory.announced;
-        if !announced.contains_key(entity) && announced.len() as u64 >= policy.announced_max {
-            return Announcement::Full;
+        let is_full = |memory: &Memory| memory.announced.len() as u64 >= policy.announced_max;
+        if !self.memory.announced.contains_key(entity) && is_full(&self.memory) {
+            // Those that have begun only wait for their time to be looked at.
+            let Memory { announced, tombs, .. } = &mut self.memory;
+            announced.retain(|entity, _| !self.lanes.contains_key(entity) && tombs.get(entity).is_none());
+            if is_full(&self.memory) {
+                return Announcement::Full;
+            }
         }
         // Above 0, because in Redis the sign tells those that were reported.
-        announced.insert(entity.clone(), Announced::Due((now + within).max(1)));
+        self.memory.announced.insert(entity.clone(), Announced::Due((now + within).max(1)));
         Announcement::Noted
     }
 

@@ -14,6 +14,10 @@ use crate::{
     store::{Beat, PartitionId, StoreError, TopicSpec},
 };
 
+/// Every so many looks for what is old, one at everything: nothing should ever be out of
+/// place, and looking for it reads every lane.
+const REPAIRS_EVERY: u64 = 10;
+
 /// Entities that a log line names, at most.
 const NAMED_MAX: usize = 5;
 
@@ -57,12 +61,12 @@ impl FleetMember {
     /// Looks for lost work whenever it is this sidecar's turn, for ever.
     pub async fn reconcile(self: Arc<Self>, topics: Vec<TopicSpec>, mut random: Random) {
         let every = self.fleet.reconcile_interval_ms;
-        loop {
+        for look in 0u64.. {
             // Between half and one and a half: sidecars that started together drift apart.
             let wait = Duration::from_millis(every / 2 + random.below(every));
             self.ports.clock.sleep(wait).await;
             for topic in &topics {
-                if let Err(error) = self.reconcile_topic(topic).await {
+                if let Err(error) = self.reconcile_topic(topic, look % REPAIRS_EVERY == 0).await {
                     self.ports.metrics.count_store_error(error.class());
                     warn!(topic = topic.name, %error, "looking for lost work was cut short");
                 }
@@ -70,9 +74,10 @@ impl FleetMember {
         }
     }
 
-    async fn reconcile_topic(&self, topic: &TopicSpec) -> Result<(), StoreError> {
+    async fn reconcile_topic(&self, topic: &TopicSpec, repairs: bool) -> Result<(), StoreError> {
         let Ports { store, clock, metrics } = &self.ports;
         let pace = Pace {
+            repairs,
             count: self.fleet.reconcile_max,
             pause: Duration::from_millis(self.fleet.reconcile_pause_ms),
         };

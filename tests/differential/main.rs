@@ -64,8 +64,9 @@ async fn run_history(url: &str, clock: &RedisClock, seed: u64, steps: u64, cover
             Ok(seen) => coverage.add(&seen, &before),
             Err(difference) => {
                 let last = log.len().saturating_sub(15);
+                let before: Vec<String> = before.iter().flatten().map(ToString::to_string).collect();
                 panic!(
-                    "the engines differ at step {number} of seed {seed}: {difference}\n{begun}\nlast steps:\n{}\nreplay: \
+                    "the engines differ at step {number} of seed {seed}: {difference}\n{begun}\nlanes before: {before:?}\nlast steps:\n{}\nreplay: \
                      SERIATIM_DIFF_SEED={seed} SERIATIM_DIFF_STEPS={number} cargo test --test differential",
                     log[last..].join("\n"),
                 );

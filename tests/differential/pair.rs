@@ -79,6 +79,7 @@ struct Content {
     parked: (u64, u64),
     clock: String,
     mode: String,
+    told: String,
     breaker: String,
 }
 
@@ -215,6 +216,7 @@ impl<'a> Pair<'a> {
                     PartitionMode::Ordered => "ordered,0".to_owned(),
                     PartitionMode::Degraded { by, since } => format!("{},{since}", by.name()),
                 },
+                told: partition.told().to_string(),
                 breaker: format!("{},{}", breaker.level, breaker.at),
             }
         })
@@ -227,16 +229,19 @@ impl<'a> Pair<'a> {
         pipe.cmd("HGETALL").arg(&keys.lanes);
         pipe.cmd("ZRANGE").arg(&keys.gaps).arg(0).arg(-2).arg("WITHSCORES");
         pipe.cmd("HLEN").arg(&keys.parked);
-        pipe.cmd("HMGET").arg(&keys.meta).arg("parked_bytes").arg("clock").arg("mode").arg("breaker");
+        pipe.cmd("HMGET").arg(&keys.meta).arg("parked_bytes").arg("clock").arg("mode");
+        pipe.cmd("HMGET").arg(&keys.meta).arg("told").arg("breaker");
         pipe.cmd("XRANGE").arg(&keys.events).arg(format!("({events}")).arg("+");
         pipe.cmd("XRANGE").arg(&keys.late).arg(format!("({late}")).arg("+");
-        type Meta = (u64, String, String, String);
-        type Replies = (BTreeMap<String, String>, Vec<(String, f64)>, u64, Meta, RawEntries, RawEntries);
-        let (mut lanes, gaps, parked, (bytes, clock, mode, breaker), events, late): Replies =
+        type Meta = (u64, String, String);
+        type More = (String, String);
+        type Replies =
+            (BTreeMap<String, String>, Vec<(String, f64)>, u64, Meta, More, RawEntries, RawEntries);
+        let (mut lanes, gaps, parked, (bytes, clock, mode), (told, breaker), events, late): Replies =
             pipe.query_async(&mut self.direct).await.unwrap();
         lanes.remove("");
         let gaps = gaps.into_iter().map(|(entity, due)| (entity, due as u64)).collect();
-        let content = Content { lanes, gaps, parked: (parked - 1, bytes), clock, mode, breaker };
+        let content = Content { lanes, gaps, parked: (parked - 1, bytes), clock, mode, told, breaker };
         (content, read(events), read(late))
     }
 

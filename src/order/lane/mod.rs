@@ -159,6 +159,11 @@ impl<P: Payload> Lane<P> {
         Lane { reborn: true, ..self }
     }
 
+    /// Its text does not say that it was retired once; so that holds for one event only.
+    pub(super) fn end_rebirth(&mut self) {
+        self.reborn = false;
+    }
+
     pub fn state(&self) -> LaneState {
         let wait = |since| Wait { since, terminals: self.parked.terminals(), gap: self.gap };
         LaneState {

@@ -205,6 +205,8 @@ for i = 1, event_count do
   local written = #appends
   if lane then
     verdict = admit(lane, epoch, tonumber(ARGV[row + 3]), string.sub(tag, 2), event)
+    -- Its text does not say that it was retired once; so this holds for one event only.
+    lane.reborn = nil
   else
     verdict = 'T' .. text_of(ended)
   end

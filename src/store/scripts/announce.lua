@@ -8,8 +8,17 @@ local entity, due = ARGV[3], math.max(now() + tonumber(ARGV[4]), 1)
 redis.call('HSET', KEYS[6], 'clock', text_of(clock_now) .. ',' .. text_of(clock_last))
 if redis.call('HEXISTS', KEYS[3], entity) == 1 or tombstone_of(entity) then return 'begun' end
 -- One of them is the sentinel.
-if not redis.call('ZSCORE', KEYS[19], entity) and redis.call('ZCARD', KEYS[19]) > tonumber(policy[22]) then
-  return 'full'
+local function is_full()
+  return redis.call('ZCARD', KEYS[19]) > tonumber(policy[22])
+end
+if not redis.call('ZSCORE', KEYS[19], entity) and is_full() then
+  -- Those that have begun only wait for their time to be looked at: some of them go now.
+  for _, announced in ipairs(redis.call('ZRANDMEMBER', KEYS[19], 100)) do
+    if announced ~= '' and (redis.call('HEXISTS', KEYS[3], announced) == 1 or tombstone_of(announced)) then
+      redis.call('ZREM', KEYS[19], announced)
+    end
+  end
+  if is_full() then return 'full' end
 end
 redis.call('ZADD', KEYS[19], text_of(due), entity)
 return 'noted'

@@ -11,7 +11,7 @@ local ADVANCE_MAX_MS, ELAPSE_MIN_MS = 2 * TICK_MS, TICK_MS / 2
 -- Stands for a deadline in lanes that must be marked once the partition is restored.
 local DUE_WHEN_RESTORED = 9007199254740992
 
-local stored = redis.call('HMGET', KEYS[6], 'policy', 'lists', 'parked_bytes', 'clock', 'mode', 'breaker')
+local stored = redis.call('HMGET', KEYS[6], 'policy', 'lists', 'parked_bytes', 'clock', 'mode', 'breaker', 'told')
 local policy = {}
 for word in string.gmatch(stored[1], '[^:]+') do policy[#policy + 1] = word end
 local first, ordering, late_place, overflow = tonumber(policy[1]), policy[2], policy[3], policy[4]
@@ -51,6 +51,8 @@ end
 local mode, mode_since = string.match(stored[5], '^(%a+),(%d+)$')
 mode_since = tonumber(mode_since)
 local degraded = mode ~= 'ordered'
+-- While it is degraded: lanes that are due before this have been told.
+local told = tonumber(stored[7])
 local breaker_level, breaker_at = string.match(stored[6], '^(%d+),(%d+)$')
 breaker_level, breaker_at = tonumber(breaker_level), tonumber(breaker_at)
 local breaker_hit = false

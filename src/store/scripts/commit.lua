@@ -6,7 +6,7 @@
 if breaker_hit and not degraded and breaker_skips > 0 and has_room(1)
   and breaker_level_at(now()) >= breaker_skips * 1000 then
   append_edge('seriatim.degraded', 'breaker')
-  mode, mode_since = 'breaker', now()
+  mode, mode_since, told = 'breaker', now(), 0
 end
 
 local ids = {}
@@ -73,6 +73,10 @@ end
 if mode .. ',' .. text_of(mode_since) ~= stored[5] then
   changed[#changed + 1] = 'mode'
   changed[#changed + 1] = mode .. ',' .. text_of(mode_since)
+end
+if text_of(told) ~= stored[7] then
+  changed[#changed + 1] = 'told'
+  changed[#changed + 1] = text_of(told)
 end
 if breaker_hit then
   changed[#changed + 1] = 'breaker'

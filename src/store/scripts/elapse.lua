@@ -23,10 +23,33 @@ if not degraded and #due < lanes_max then
     due[#due + 1] = entity
   end
 end
+
+-- Lanes that still wait, from a time on, although the partition is degraded. Those of the
+-- last one's very time may be left: the next look begins with them.
+local function lanes_untold(from, limit)
+  if mode == 'ordered' or limit == 0 or from >= DUE_WHEN_RESTORED then return {} end
+  return redis.call('ZRANGEBYSCORE', KEYS[5], text_of(from), '(' .. text_of(DUE_WHEN_RESTORED), 'WITHSCORES',
+    'LIMIT', 0, limit)
+end
+local limit = lanes_max - #due
+local untold = lanes_untold(math.max(told, time + 1), limit)
+local first_untold = #due + 1
+for i = 1, #untold, 2 do due[#due + 1] = untold[i] end
+local told_then = told
+if degraded and limit > 0 then
+  told_then = #untold == 2 * limit and tonumber(untold[#untold]) or DUE_WHEN_RESTORED
+end
+
 local seen = 0
 for _, entity in ipairs(due) do
-  if not has_room(1) then break end
+  if not has_room(1) then
+    -- Those that there is no room for are told by the next look.
+    local at = math.max(seen + 1 - first_untold, 0)
+    if 2 * at + 2 <= #untold then told_then = tonumber(untold[2 * at + 2]) end
+    break
+  end
   local lane = lane_of(entity)
   if lane then elapse(lane) else strays[#strays + 1] = entity end
   seen = seen + 1
 end
+told = told_then

@@ -8,7 +8,7 @@ if ARGV[3] == 'degrade' then
     append_edge('seriatim.degraded', 'operator')
     changed_mode = 1
   end
-  mode, mode_since = 'operator', time
+  mode, mode_since, told = 'operator', time, 0
 else
   if degraded then
     append_edge('seriatim.restored', 'operator')

@@ -38,6 +38,7 @@ redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', 0, 'LIMIT', 0, 1)
 redis.call('ZREMRANGEBYSCORE', KEYS[19], '-inf', '-inf')
 redis.call('ZSCORE', KEYS[19], nobody)
 redis.call('ZCARD', KEYS[19])
+redis.call('ZRANDMEMBER', KEYS[19], 1)
 redis.call('HMGET', KEYS[3], '')
 redis.call('HEXISTS', KEYS[3], '')
 redis.call('HLEN', KEYS[4])
@@ -51,7 +52,7 @@ redis.call('HINCRBY', KEYS[6], 'openings', 1)
 if not header then
   header = 'w' .. ARGV[1] .. '|p1|g' .. ARGV[4] .. '|-'
   redis.call('HSET', KEYS[6], 'header', header, 'policy', ARGV[2], 'lists', ARGV[3], 'parked_bytes', '0',
-    'clock', '0,' .. string.format('%.0f', tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)), 'elapsed', '0', 'mode', 'ordered,0', 'breaker', '0,0', 'rings', '0:0000',
+    'clock', '0,' .. string.format('%.0f', tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)), 'elapsed', '0', 'mode', 'ordered,0', 'told', '0', 'breaker', '0,0', 'rings', '0:0000',
     'hand_opened', '0,0,0,0,0,0', 'hand_closed', '0,0,0,0,0,0', 'hand_tombs', '0,0,0,0,0,0')
   return { header, 1 }
 end
