@@ -20,6 +20,7 @@ mod clock;
 mod effects;
 mod identity;
 mod lane;
+mod lanes;
 mod lifecycle;
 mod parked;
 mod partition;
