@@ -25,11 +25,11 @@ impl<P: Payload> Lane<P> {
 
     /// Gives the gap up: a marker in its place, then the parked events behind it.
     /// Without a gap, or without room, nothing happens.
-    pub(super) fn skip(&mut self, reason: SkipReason, turn: &mut Turn<'_, P>) -> bool {
-        let Some(range) = self.gap_range().filter(|_| turn.effects.has_room(1)) else { return false };
-        self.give_up(reason, range, turn);
-        self.drain(turn);
-        true
+    pub(super) fn skip(&mut self, reason: SkipReason, turn: &mut Turn<'_, P>) {
+        if let Some(range) = self.gap_range().filter(|_| turn.effects.has_room(1)) {
+            self.give_up(reason, range, turn);
+            self.drain(turn);
+        }
     }
 
     /// Marks what lies at next and moves next behind it.
