@@ -48,5 +48,5 @@ pub use recent::{RECENT_MAX, Recent};
 pub use retire::{Announced, Announcement, Filed, Finding, Memory, Swept};
 pub use rings::{BUCKETS, Hand, Ring};
 pub use schedule::{jittered, rollout_place};
-pub use state::{Gap, LaneState, ParkedSummary, Shadow, ShadowGap, StateError, Wait};
+pub use state::{Age, Gap, LaneState, ParkedSummary, Shadow, ShadowGap, StateError, Wait};
 pub use verdict::{Refusal, Verdict};

@@ -49,6 +49,10 @@ impl<P: Payload> Parked<P> {
         self.events.first_key_value().map(|(sequence, _)| *sequence)
     }
 
+    pub fn highest(&self) -> Option<Sequence> {
+        self.events.last_key_value().map(|(sequence, _)| *sequence)
+    }
+
     pub fn insert(&mut self, sequence: Sequence, waiting: Waiting<P>) {
         self.bytes += waiting.payload.size();
         self.terminals += u64::from(waiting.terminal);

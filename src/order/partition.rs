@@ -11,6 +11,7 @@ use super::{
     lane::{Event, Lane, Payload, Turn},
     lanes::{Lanes, index},
     policy::Policy,
+    ranges::Range,
     retire::Memory,
     state::LaneState,
     verdict::Verdict,
@@ -169,7 +170,7 @@ impl<P: Payload> Partition<P> {
         });
     }
 
-    /// An operator gives one gap up. False if it is not there.
+    /// An operator gives one gap up. Nothing if it is not there.
     pub fn skip(
         &mut self,
         entity: &Entity,
@@ -178,8 +179,8 @@ impl<P: Payload> Partition<P> {
         wall: u64,
         policy: &Policy,
         effects: &mut Effects<P>,
-    ) -> bool {
-        let mut skipped = false;
+    ) -> Option<Range> {
+        let mut skipped = None;
         self.call(wall, policy, effects, |lanes, turn| {
             lanes.with_lane(entity, turn, |lane, turn| skipped = lane.skip_by_operator(epoch, next, turn));
         });

@@ -5,9 +5,9 @@
 //! 0:3c                    closed: its terminal event was released
 //! 0:3p                    passing: born where ordering was off; 0:3s likewise, measured
 //! 0:3;k2,40,5-6           2 events, 40 bytes, sequences 5 and 6 are parked
-//! ;g900,1,900,0,10900     parked without a break since 900, 1 of them is terminal; the gap
-//!                         opened at 900, its attempt 0 ends at 10900. While draining
-//!                         there is no gap, and the last three are left out
+//! ;g900,6,1,900,0,10900   what is parked up to 6 waits since 900 at most; 1 parked event is
+//!                         terminal; the gap opened at 900, its attempt 0 ends at 10900.
+//!                         While draining there is no gap, and the last three are left out
 //! 0:9;m3-4,7              sequences 3, 4 and 7 were skipped (passing: are missing)
 //! ;u6                     degraded: what is missing from 6 on is not marked yet
 //! ;h3,900,180900          shadow: what is missing below 3 would have been given up; the
@@ -52,12 +52,21 @@ pub struct LaneState {
 /// How long a lane has been waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// When the lane last had nothing parked.
-    pub since: u64,
+    pub age: Age,
     /// Parked events that are terminal.
     pub terminals: u64,
     /// The gap at next; none while the lane is draining.
     pub gap: Option<Gap>,
+}
+
+/// What bounds the age of parked events. It begins when the lane has nothing parked, and
+/// anew when all that was parked then is out: in a lane that never has nothing parked the
+/// oldest may be as old again, and not older.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Age {
+    pub since: u64,
+    /// The highest sequence that was parked then.
+    pub upto: Sequence,
 }
 
 /// The clock of one gap.
@@ -136,8 +145,8 @@ impl fmt::Display for LaneState {
         if let Some(ParkedSummary { count, bytes, sequences }) = &self.parked {
             write!(f, ";k{count},{bytes},{sequences}")?;
         }
-        if let Some(Wait { since, terminals, gap }) = self.wait {
-            write!(f, ";g{since},{terminals}")?;
+        if let Some(Wait { age, terminals, gap }) = self.wait {
+            write!(f, ";g{},{},{terminals}", age.since, age.upto)?;
             if let Some(Gap { opened, attempt, deadline }) = gap {
                 write!(f, ",{opened},{attempt},{deadline}")?;
             }
@@ -231,14 +240,15 @@ fn next_of(digits: &str) -> Option<Sequence> {
 }
 
 fn wait(numbers: &[u64]) -> Option<Wait> {
-    let gap = match *numbers.get(2..)? {
+    let gap = match *numbers.get(3..)? {
         [] => None,
         [opened, attempt, deadline] => {
             Some(Gap { opened, attempt: usize::try_from(attempt).ok()?, deadline })
         }
         _ => return None,
     };
-    Some(Wait { since: numbers[0], terminals: numbers[1], gap })
+    let age = Age { since: numbers[0], upto: Sequence::new(numbers[1]).ok()? };
+    Some(Wait { age, terminals: numbers[2], gap })
 }
 
 fn shadow_gap(numbers: &[u64]) -> Option<ShadowGap> {
@@ -258,8 +268,8 @@ mod tests {
             "7:3p",
             "7:3cp",
             "0:3s",
-            "0:3;k2,40,5-6;g900,1,900,0,10900",
-            "0:3;k2,40,3-4;g900,0",
+            "0:3;k2,40,5-6;g900,6,1,900,0,10900",
+            "0:3;k2,40,3-4;g900,4,0",
             "0:9;m3-4,7;u6",
             "0:9s;m3-4,7;h5,900,1800",
             "0:9cs;m3-4;h5",
@@ -287,7 +297,8 @@ mod tests {
             "0:1;k1,2",
             "0:1;i0",
             "0:1;g1",
-            "0:1;g1,2,3",
+            "0:1;g1,2",
+            "0:1;g1,2,3,4",
             "0:1;h1,2",
             "0:1;u",
             "0:1;l",

@@ -22,7 +22,9 @@ pub use self::{
     redis::{RedisSettings, RedisStore, ServerReport},
     topic::{Mismatch, Numbering, TopicRecord, TopicSpec, WIRE_VERSION, lists_text, policy_text},
 };
-use crate::order::{Announcement, Entity, Epoch, LaneState, Note, Place, Probe, Sequence, Swept, Verdict};
+use crate::order::{
+    Announcement, Entity, Epoch, LaneState, Note, Place, Probe, Range, Sequence, Swept, Verdict,
+};
 
 /// Where the ordering state and the streams live.
 ///
@@ -69,13 +71,14 @@ pub trait Store: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// Gives one gap up because a person wants it; `audit` is members of a JSON object
-    /// that join the marker's attributes. False if that gap is not there (any more).
+    /// that join the marker's attributes. Returns what was given up; nothing if that gap
+    /// is not there (any more).
     fn skip<'a>(
         &'a self,
         partition: &'a PartitionId,
         gap: &'a GapId,
         audit: &'a str,
-    ) -> BoxFuture<'a, Result<bool, StoreError>>;
+    ) -> BoxFuture<'a, Result<Option<Range>, StoreError>>;
 
     /// Takes a partition's promise of order away, or gives it back. False if it was so
     /// already.

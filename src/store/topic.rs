@@ -6,7 +6,7 @@ use crate::order::{LatePlace, Ordering, Overflow, Policy, Sequence};
 
 /// The version of keys, layout and scripts. A store written by another one is not
 /// touched.
-pub const WIRE_VERSION: u32 = 2;
+pub const WIRE_VERSION: u32 = 3;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicSpec {

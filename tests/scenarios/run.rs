@@ -150,11 +150,11 @@ impl Bench<'_, '_> {
         let (store, partition) = (self.engine.store(), &self.engine.partition);
         let answer = match deed {
             Deed::Skip { gap, audit } => {
-                if store.skip(partition, gap, audit).await? {
-                    "skipped"
-                } else {
-                    return Ok(Vec::new());
-                }
+                let skipped = store.skip(partition, gap, audit).await?;
+                return Ok(skipped
+                    .map(|range| format!("skipped {}-{}", range.first, range.last))
+                    .into_iter()
+                    .collect());
             }
             Deed::SetDegraded(degraded) => {
                 if store.set_degraded(partition, *degraded).await? {

@@ -24,7 +24,7 @@ use super::{
     policy::{Mode, Policy},
     ranges::{Range, Ranges},
     recent::Recent,
-    state::{Gap, LaneState, Shadow, Wait},
+    state::{Age, Gap, LaneState, Shadow, Wait},
 };
 
 /// What the rules need to know of an event's content.
@@ -92,8 +92,8 @@ pub struct Lane<P> {
     closed: bool,
     mode: Mode,
     parked: Parked<P>,
-    /// When it last had nothing parked; none while it has nothing.
-    since: Option<u64>,
+    /// None while nothing is parked.
+    age: Option<Age>,
     /// None while nothing is parked, or the lane is draining.
     gap: Option<Gap>,
     /// Skipped and not filled since; in a lane that passes: not arrived yet.
@@ -120,7 +120,7 @@ impl<P: Payload> Lane<P> {
             closed: false,
             mode,
             parked: Parked::default(),
-            since: None,
+            age: None,
             gap: None,
             missing: Ranges::default(),
             unmarked: (degraded && mode == Mode::Enforce).then_some(policy.first),
@@ -135,7 +135,7 @@ impl<P: Payload> Lane<P> {
     pub(super) fn restore(entity: Entity, state: LaneState) -> Self {
         assert!(state.parked.is_none(), "parked events are more than their summary");
         let LaneState { epoch, next, closed, mode, missing, unmarked, shadow, stage, recent, .. } = state;
-        let (parked, since, gap) = (Parked::default(), None, None);
+        let (parked, age, gap) = (Parked::default(), None, None);
         Lane {
             entity,
             epoch,
@@ -143,7 +143,7 @@ impl<P: Payload> Lane<P> {
             closed,
             mode,
             parked,
-            since,
+            age,
             gap,
             missing,
             unmarked,
@@ -165,14 +165,14 @@ impl<P: Payload> Lane<P> {
     }
 
     pub fn state(&self) -> LaneState {
-        let wait = |since| Wait { since, terminals: self.parked.terminals(), gap: self.gap };
+        let wait = |age| Wait { age, terminals: self.parked.terminals(), gap: self.gap };
         LaneState {
             epoch: self.epoch,
             next: self.next,
             closed: self.closed,
             mode: self.mode,
             parked: self.parked.summary(),
-            wait: self.since.map(wait),
+            wait: self.age.map(wait),
             missing: self.missing.clone(),
             unmarked: self.unmarked,
             shadow: self.shadow,

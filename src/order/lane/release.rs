@@ -83,6 +83,7 @@ impl<P: Payload> Lane<P> {
         self.epoch = epoch;
         self.next = turn.policy.first;
         self.closed = false;
+        self.age = None;
         self.missing = Ranges::default();
         self.unmarked = (turn.degraded && self.mode == Mode::Enforce).then_some(self.next);
         self.shadow = None;

@@ -4,7 +4,8 @@ use super::{
     super::{
         effects::{Note, SkipReason},
         identity::{Epoch, Sequence},
-        state::Gap,
+        ranges::Range,
+        state::{Age, Gap},
     },
     Lane, Payload, Turn,
 };
@@ -51,18 +52,24 @@ impl<P: Payload> Lane<P> {
 
     /// When whatever is parked has waited long enough, come what may.
     fn parked_end(&self, turn: &Turn<'_, P>) -> u64 {
-        self.since.expect("something is parked") + turn.policy.parked_age_max
+        self.age.expect("something is parked").since + turn.policy.parked_age_max
+    }
+
+    /// Counts anew once all that was parked when it began to count is out.
+    fn keep_age(&mut self, turn: &mut Turn<'_, P>) {
+        if self.age.is_none_or(|age| self.next > age.upto) {
+            let upto = self.parked.highest().expect("something is parked");
+            self.age = Some(Age { since: turn.clock.now(), upto });
+        }
     }
 
     /// After anything happened: a gap that is new gets its clock, once.
     pub(super) fn keep_time(&mut self, turn: &mut Turn<'_, P>) {
         if self.parked.is_empty() {
-            (self.since, self.gap) = (None, None);
+            (self.age, self.gap) = (None, None);
             return;
         }
-        if self.since.is_none() {
-            self.since = Some(turn.clock.now());
-        }
+        self.keep_age(turn);
         if self.gap.is_some() || self.is_draining() {
             return;
         }
@@ -100,23 +107,21 @@ impl<P: Payload> Lane<P> {
         self.gap = Some(Gap { deadline: gap.deadline.max(longest), ..gap });
     }
 
-    /// An operator gives the gap at `next` up. False if it is not there (any more), or
+    /// An operator gives the gap at `next` up. Nothing if it is not there (any more), or
     /// the call has no room.
     pub(in crate::order) fn skip_by_operator(
         &mut self,
         epoch: Epoch,
         next: Sequence,
         turn: &mut Turn<'_, P>,
-    ) -> bool {
+    ) -> Option<Range> {
         if self.epoch != epoch || self.next != next || self.passes() {
-            return false;
+            return None;
         }
-        if self.gap_range().is_none() || !turn.effects.has_room(1) {
-            return false;
-        }
+        let range = self.gap_range().filter(|_| turn.effects.has_room(1))?;
         turn.note(Note::Skipped(SkipReason::Operator));
         self.skip(SkipReason::Operator, turn);
         self.keep_time(turn);
-        true
+        Some(range)
     }
 }

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     clock::{Clock, SystemClock},
-    order::{Announcement, Effects, Entity, Lane, LaneState, Partition, Place, Probe, Swept},
+    order::{Announcement, Effects, Entity, Lane, LaneState, Partition, Place, Probe, Range, Swept},
 };
 
 /// Probes that a slow listener may be behind; it misses what is older.
@@ -169,7 +169,7 @@ impl Store for MemoryStore {
         partition: &'a PartitionId,
         gap: &'a GapId,
         audit: &'a str,
-    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+    ) -> BoxFuture<'a, Result<Option<Range>, StoreError>> {
         let GapId { entity, epoch, next } = gap;
         let skipped = self.call(partition, |partition, wall, effects| {
             let skipped = partition.lanes.skip(entity, *epoch, *next, wall, &partition.policy, effects);

@@ -5,7 +5,7 @@ use futures_util::{FutureExt, future::BoxFuture, stream::BoxStream};
 
 use super::RedisStore;
 use crate::{
-    order::{Announcement, Entity, LaneState, Place, Probe, Swept},
+    order::{Announcement, Entity, LaneState, Place, Probe, Range, Swept},
     store::{
         Admitted, Batch, Beat, Elapsed, Entry, GapId, Measure, OpenError, PartitionId, RepairCursor,
         Repaired, SidecarSeen, Store, StoreError, StoreKind, StreamId, TopicRecord, TopicSpec,
@@ -54,7 +54,7 @@ impl Store for RedisStore {
         partition: &'a PartitionId,
         gap: &'a GapId,
         audit: &'a str,
-    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+    ) -> BoxFuture<'a, Result<Option<Range>, StoreError>> {
         self.skip_gap(partition, gap, audit).boxed()
     }
 

@@ -52,6 +52,10 @@ pub fn number(value: Value) -> Result<u64, StoreError> {
     }
 }
 
+pub fn sequence(value: Value) -> Result<Sequence, StoreError> {
+    Sequence::new(number(value)?).map_err(|error| unexpected("a sequence", &error))
+}
+
 /// A map, or an array of field, value, field, value.
 pub fn pairs(value: Value) -> Result<Vec<(String, String)>, StoreError> {
     match value {

@@ -10,7 +10,7 @@ use super::{
     script::{ANNOUNCE, ELAPSE, EXTEND, MODE, REPAIR, SKIP, SWEEP, Script},
 };
 use crate::{
-    order::{Announcement, Entity, Swept},
+    order::{Announcement, Entity, Range, Swept},
     store::{
         Elapsed, GapId, PartitionId, RepairCursor, Repaired, StoreError,
         keys::{PartitionKeys, probe_channel},
@@ -40,7 +40,12 @@ impl RedisStore {
     }
 
     pub(super) async fn extend_gap(&self, partition: &PartitionId, gap: &GapId) -> Result<(), StoreError> {
-        self.run_as_is(partition, &EXTEND, &gap_words(gap)).await.map(drop)
+        let encode = |opened: &Opened| {
+            let mut call = EXTEND.call(&opened.keys.of_rules(), 5, 0);
+            call.arg(&opened.header).arg(&opened.channel).arg(gap_words(gap));
+            call
+        };
+        self.run_opened(partition, &EXTEND, encode).await.map(drop)
     }
 
     pub(super) async fn skip_gap(
@@ -48,10 +53,13 @@ impl RedisStore {
         partition: &PartitionId,
         gap: &GapId,
         audit: &str,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<Option<Range>, StoreError> {
         let mut words = gap_words(gap);
         words.push(audit.to_owned());
-        Ok(reply::number(self.run_as_is(partition, &SKIP, &words).await?)? == 1)
+        match self.run_as_is(partition, &SKIP, &words).await? {
+            Value::Nil => Ok(None),
+            last => Ok(Some(Range { first: gap.next, last: reply::sequence(last)? })),
+        }
     }
 
     pub(super) async fn set_mode(&self, partition: &PartitionId, degraded: bool) -> Result<bool, StoreError> {

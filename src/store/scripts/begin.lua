@@ -2,7 +2,7 @@
 -- which mode, at what time.
 --
 -- KEYS  1 events  2 late  3 lanes  4 parked  5 gaps  6 meta  7-10 opened  11-14 tombs
-local WIRE = '2'
+local WIRE = '3'
 if string.match(header, '^w(%d+)|') ~= WIRE then
   return redis.error_reply('WIRE this partition was written by another version: ' .. header)
 end

@@ -130,8 +130,8 @@ local function lane_parse(entity, text)
       local count, bytes, sequences = string.match(body, '^(%d+),(%d+),(.*)$')
       lane.count, lane.bytes, lane.parked = tonumber(count), tonumber(bytes), ranges_parse(sequences)
     elseif tag == 'g' then
-      local since, terminals, gap = string.match(body, '^(%d+),(%d+),?(.*)$')
-      lane.since, lane.terminals = tonumber(since), tonumber(terminals)
+      local since, upto, terminals, gap = string.match(body, '^(%d+),(%d+),(%d+),?(.*)$')
+      lane.since, lane.upto, lane.terminals = tonumber(since), tonumber(upto), tonumber(terminals)
       local opened, attempt, deadline = string.match(gap, '^(%d+),(%d+),(%d+)$')
       lane.opened, lane.attempt, lane.deadline = tonumber(opened), tonumber(attempt), tonumber(deadline)
     elseif tag == 'm' then
@@ -156,7 +156,7 @@ local function lane_text(lane)
   if lane.mode ~= 'e' then text = text .. lane.mode end
   if lane.count > 0 then
     text = text .. ';k' .. text_of(lane.count) .. ',' .. text_of(lane.bytes) .. ',' .. ranges_text(lane.parked)
-      .. ';g' .. text_of(lane.since) .. ',' .. text_of(lane.terminals)
+      .. ';g' .. text_of(lane.since) .. ',' .. text_of(lane.upto) .. ',' .. text_of(lane.terminals)
     if lane.opened then
       text = text .. ',' .. text_of(lane.opened) .. ',' .. text_of(lane.attempt) .. ','
         .. text_of(lane.deadline)

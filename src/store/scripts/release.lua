@@ -165,5 +165,5 @@ local function rebase(lane, epoch)
     '{"previous":' .. text_of(lane.epoch) .. '}', '')
   lane.epoch, lane.next, lane.closed, lane.missing, lane.recent = epoch, first, false, {}, ''
   lane.unmarked = degraded and lane.mode == 'e' and first or nil
-  lane.shadow, lane.stage = nil, nil
+  lane.since, lane.shadow, lane.stage = nil, nil, nil
 end

@@ -54,7 +54,7 @@ local function look_at_parked(field, text)
     ranges_add(lane.parked, sequence, sequence)
     lane.count, lane.bytes = lane.count + 1, lane.bytes + event_size(event)
     if event.terminal then lane.terminals = lane.terminals + 1 end
-    lane.since = lane.since or now()
+    keep_age(lane)
     if not is_draining(lane) and not lane.opened then
       lane.opened, lane.attempt = now(), 0
       lane.deadline = math.min(now() + gap_wait(lane, 0), parked_end(lane))

@@ -15,13 +15,20 @@ local function parked_end(lane)
   return lane.since + parked_age_max
 end
 
+-- Counts anew once all that was parked when it began to count is out.
+local function keep_age(lane)
+  if not lane.since or lane.next > lane.upto then
+    lane.since, lane.upto = now(), lane.parked[#lane.parked][2]
+  end
+end
+
 -- After anything happened: a gap that is new gets its clock, once.
 local function keep_time(lane)
   if lane.count == 0 then
     lane.since, lane.opened = nil, nil
     return
   end
-  if not lane.since then lane.since = now() end
+  keep_age(lane)
   if lane.opened or is_draining(lane) then return end
   local time, wait = now(), nil
   if lane.terminals > 0 then
