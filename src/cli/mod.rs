@@ -12,6 +12,7 @@ mod reconcile;
 mod serve;
 mod skip;
 mod topic;
+mod topic_args;
 mod verify;
 
 use std::process::ExitCode;

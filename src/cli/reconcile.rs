@@ -7,24 +7,20 @@ use serde::Serialize;
 
 use super::{
     Failure, Outcome,
-    config_args::{ConfigArgs, block_on, open_redis},
+    config_args::block_on,
     output::{grouped, print_json, print_table, progress},
-    verify::no_such_topic,
+    topic_args::TopicArgs,
 };
 use crate::{
     clock::SystemClock,
     operate::{Pace, Reconciled, reconcile},
-    random::Random,
-    store::{PartitionId, Store},
+    store::Store,
 };
 
 #[derive(Args)]
 pub struct ReconcileArgs {
     #[command(flatten)]
-    config: ConfigArgs,
-    /// The topic to look through.
-    #[arg(long, default_value = "evaluations")]
-    topic: String,
+    topic: TopicArgs,
     /// One JSON object: stuck, missing, retired, mended, unmended, and the first of each.
     #[arg(long)]
     json: bool,
@@ -39,8 +35,7 @@ struct Shown<'a> {
 }
 
 pub fn run(args: ReconcileArgs) -> Outcome {
-    let config = args.config.load(Vec::new())?;
-    let store = open_redis(&config, &mut Random::from_system())?;
+    let (config, store) = args.topic.open()?;
     let pace = Pace {
         repairs: true,
         count: config.fleet.reconcile_max,
@@ -49,19 +44,19 @@ pub fn run(args: ReconcileArgs) -> Outcome {
     let found = block_on(look(&store, &args, pace))?;
     let ok = found.is_clean();
     if args.json {
-        print_json(&Shown { topic: &args.topic, ok, found: &found });
+        print_json(&Shown { topic: &args.topic.name, ok, found: &found });
     } else {
-        print(&args.topic, &found);
+        print(&args.topic.name, &found);
     }
     if ok { Ok(()) } else { Err(Failure::Found) }
 }
 
 async fn look(store: &dyn Store, args: &ReconcileArgs, pace: Pace) -> Result<Reconciled, Failure> {
-    let record = store.record(&args.topic).await?.ok_or_else(|| no_such_topic(&args.topic))?;
+    let record = args.topic.record(store).await?;
     let bar = progress(Some(u64::from(record.partitions)), "partitions", !args.json);
     let (mut found, clock) = (Reconciled::default(), SystemClock::default());
     for index in 0..record.partitions {
-        let partition = PartitionId { topic: args.topic.as_str().into(), index };
+        let partition = args.topic.partition(index);
         reconcile(store, &partition, pace, &clock, &mut found).await?;
         bar.inc(1);
     }

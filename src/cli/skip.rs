@@ -2,27 +2,18 @@
 
 use clap::Args;
 
-use super::{
-    Failure, Outcome,
-    config_args::{ConfigArgs, block_on, open_redis},
-    output::print_json,
-    verify::no_such_topic,
-};
+use super::{Failure, Outcome, config_args::block_on, output::print_json, topic_args::TopicArgs};
 use crate::{
-    order::{Entity, LaneState},
-    random::Random,
-    store::{GapId, PartitionId, Store, partition_of},
+    order::{Entity, LaneState, Mode, Range},
+    store::{GapId, Store, partition_of},
 };
 
 #[derive(Args)]
 pub struct SkipArgs {
     #[command(flatten)]
-    config: ConfigArgs,
+    topic: TopicArgs,
     /// The entity whose gap is to be given up.
     entity: String,
-    /// Its topic.
-    #[arg(long, default_value = "evaluations")]
-    topic: String,
     /// Only if the gap still begins with this sequence.
     #[arg(long, value_name = "SEQUENCE")]
     next: Option<u64>,
@@ -41,43 +32,42 @@ pub struct SkipArgs {
 }
 
 pub fn run(args: SkipArgs) -> Outcome {
-    let config = args.config.load(Vec::new())?;
-    let store = open_redis(&config, &mut Random::from_system())?;
+    let (_, store) = args.topic.open()?;
     block_on(skip(&store, &args))
 }
 
 async fn skip(store: &dyn Store, args: &SkipArgs) -> Outcome {
     let entity = Entity::new(&args.entity).map_err(|error| Failure::Usage(error.into()))?;
-    let record = store.record(&args.topic).await?.ok_or_else(|| no_such_topic(&args.topic))?;
+    let record = args.topic.record(store).await?;
     let index = partition_of(&entity, record.partitions);
-    let partition = PartitionId { topic: args.topic.as_str().into(), index };
+    let partition = args.topic.partition(index);
     let state = store.resume(&partition, &entity).await?;
-    let (state, last) = gap_of(state, args)?;
-    let skipped = if args.dry_run {
-        false
+    let (state, seen) = gap_of(state, args)?;
+    let range = if args.dry_run {
+        seen
     } else {
         let gap = GapId { entity, epoch: state.epoch, next: state.next };
-        let skipped = store.skip(&partition, &gap, &audit(args)).await?;
-        if !skipped {
-            return Err(nothing(args, "the gap was filled or given up a moment ago"));
-        }
-        skipped
+        let given_up = store.skip(&partition, &gap, &audit(args)).await?;
+        given_up.ok_or_else(|| nothing(args, "the gap was filled or given up a moment ago"))?
     };
-    let (epoch, from) = (state.epoch.get(), state.next.get());
+    let (epoch, from, to, skipped) = (state.epoch.get(), range.first.get(), range.last.get(), !args.dry_run);
     if args.json {
         print_json(&serde_json::json!({
-            "entity": args.entity, "epoch": epoch, "from": from, "to": last, "skipped": skipped,
+            "entity": args.entity, "epoch": epoch, "from": from, "to": to, "skipped": skipped,
         }));
     } else {
         let done = if skipped { "given up" } else { "would be given up" };
-        println!("{done}: {from} to {last} of {:?} in epoch {epoch}; what comes now is late", args.entity);
+        println!("{done}: {from} to {to} of {:?} in epoch {epoch}; what comes now is late", args.entity);
     }
     Ok(())
 }
 
-/// The lane and the last sequence of its gap, if it is the one that was meant.
-fn gap_of(state: Option<LaneState>, args: &SkipArgs) -> Result<(LaneState, u64), Failure> {
+/// The lane and its gap, if it is the one that was meant.
+fn gap_of(state: Option<LaneState>, args: &SkipArgs) -> Result<(LaneState, Range), Failure> {
     let state = state.ok_or_else(|| nothing(args, "nothing is known of this entity"))?;
+    if state.mode != Mode::Enforce || state.unmarked.is_some() {
+        return Err(nothing(args, "its events pass at present, and wait for nothing"));
+    }
     let lowest = state.parked.as_ref().and_then(|parked| parked.sequences.first()).map(|run| run.first);
     let Some(lowest) = lowest.filter(|lowest| *lowest > state.next) else {
         return Err(nothing(args, "it has no gap: nothing is parked behind a missing event"));
@@ -86,12 +76,16 @@ fn gap_of(state: Option<LaneState>, args: &SkipArgs) -> Result<(LaneState, u64),
         Some(next) if next != state.next.get() => {
             Err(nothing(args, &format!("its gap begins with {}, not with {next}", state.next)))
         }
-        _ => Ok((state, lowest.get() - 1)),
+        _ => {
+            let last = lowest.before().expect("it is above next");
+            let gap = Range { first: state.next, last };
+            Ok((state, gap))
+        }
     }
 }
 
 fn nothing(args: &SkipArgs, why: &str) -> Failure {
-    eprintln!("seriatim: nothing was given up for {:?} in topic {}: {why}", args.entity, args.topic);
+    eprintln!("seriatim: nothing was given up for {:?} in topic {}: {why}", args.entity, args.topic.name);
     Failure::Found
 }
 

@@ -9,7 +9,7 @@ use super::{
     Failure, Outcome,
     config_args::{ConfigArgs, block_on, open_redis},
     output::{grouped, print_json, print_table},
-    verify::no_such_topic,
+    topic_args::no_such_topic,
 };
 use crate::{
     random::Random,

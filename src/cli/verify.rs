@@ -4,57 +4,46 @@ use clap::Args;
 
 use super::{
     Failure, Outcome,
-    config_args::{ConfigArgs, block_on, open_redis},
+    config_args::block_on,
     output::{grouped, print_json, print_table, progress},
+    topic_args::TopicArgs,
 };
 use crate::{
     operate::{FindingKind, Report, verify_topic},
-    random::Random,
-    store::{PartitionId, Store},
+    store::Store,
 };
 
 #[derive(Args)]
 pub struct VerifyArgs {
     #[command(flatten)]
-    config: ConfigArgs,
-    /// The topic to read.
-    #[arg(long, default_value = "evaluations")]
-    topic: String,
+    topic: TopicArgs,
     /// One JSON object: entries, entities, inversions, unmarked_gaps, duplicates, ok and more.
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(args: VerifyArgs) -> Outcome {
-    let config = args.config.load(Vec::new())?;
-    let store = open_redis(&config, &mut Random::from_system())?;
+    let (_, store) = args.topic.open()?;
     let report = block_on(read(&store, &args))?;
     if args.json {
         print_json(&report);
     } else {
-        print(&args.topic, &report);
+        print(&args.topic.name, &report);
     }
     if report.ok { Ok(()) } else { Err(Failure::Found) }
 }
 
 async fn read(store: &dyn Store, args: &VerifyArgs) -> Result<Report, Failure> {
-    let record = store.record(&args.topic).await?.ok_or_else(|| no_such_topic(&args.topic))?;
+    let record = args.topic.record(store).await?;
     let mut total = 0;
     for index in 0..record.partitions {
-        let partition = PartitionId { topic: args.topic.as_str().into(), index };
+        let partition = args.topic.partition(index);
         total += store.measure(&partition).await?.entries;
     }
     let bar = progress(Some(total), "reading", !args.json);
-    let report = verify_topic(store, &args.topic, &record, |read| bar.inc(read)).await?;
+    let report = verify_topic(store, &args.topic.name, &record, |read| bar.inc(read)).await?;
     bar.finish_and_clear();
     Ok(report)
-}
-
-pub fn no_such_topic(name: &str) -> Failure {
-    let error = anyhow::anyhow!(
-        "there is no topic {name:?} in this store; `seriatim topic list` shows what there is"
-    );
-    Failure::Usage(error)
 }
 
 fn kind(kind: FindingKind) -> &'static str {

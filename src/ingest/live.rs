@@ -13,7 +13,10 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{StreamExt, stream::BoxStream};
+use futures_util::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, warn};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -34,6 +37,8 @@ const RESENDS_WAITING_MAX: usize = 1024;
 /// After so long without a word somebody calls out; who does not hear that either has lost
 /// the connection without being told, and listens anew.
 const QUIET: Duration = Duration::from_secs(5);
+/// Waits that are extended at once; a message may carry a probe for each lane of a look.
+const EXTENSIONS_AT_ONCE: usize = 32;
 /// Between two attempts to listen for probes.
 const LISTEN_AGAIN: Duration = Duration::from_millis(500);
 
@@ -180,22 +185,20 @@ impl Listener {
         }
     }
 
-    async fn pass_on(&self, probes: Vec<Probe>) {
-        for probe in probes {
-            if !self.live.ask(&self.topic, &probe) {
-                continue;
-            }
-            self.metrics.resends.inc();
-            if !probe.is_last {
-                continue;
-            }
-            let index = partition_of(&probe.entity, self.partitions);
-            let partition = PartitionId { topic: self.topic.clone(), index };
-            let gap = GapId { entity: probe.entity, epoch: probe.epoch, next: probe.missing.first };
-            if let Err(error) = self.ports.store.extend(&partition, &gap).await {
-                // The gap ends in its time; nobody has to do anything.
-                debug!(%partition, %error, "a wait was not extended");
-            }
+    async fn pass_on(&self, mut probes: Vec<Probe>) {
+        probes.retain(|probe| self.live.ask(&self.topic, probe));
+        self.metrics.resends.inc_by(probes.len() as u64);
+        let last = probes.into_iter().filter(|probe| probe.is_last);
+        stream::iter(last).for_each_concurrent(EXTENSIONS_AT_ONCE, |probe| self.extend(probe)).await;
+    }
+
+    async fn extend(&self, probe: Probe) {
+        let index = partition_of(&probe.entity, self.partitions);
+        let partition = PartitionId { topic: self.topic.clone(), index };
+        let gap = GapId { entity: probe.entity, epoch: probe.epoch, next: probe.missing.first };
+        if let Err(error) = self.ports.store.extend(&partition, &gap).await {
+            // The gap ends in its time; nobody has to do anything.
+            debug!(%partition, %error, "a wait was not extended");
         }
     }
 }

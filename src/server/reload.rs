@@ -38,9 +38,10 @@ enum ReloadError {
 
 impl Reloader {
     pub async fn run(mut self, mut hangup: Signal) {
-        let mut seen = self.source.content();
+        // The file may have changed since the process read it: it is read once more at first.
+        let mut seen = None;
         // A file that is being written changes from look to look: it is read once it does not.
-        let mut unsettled = seen.clone();
+        let mut unsettled = self.source.content();
         loop {
             let asked = self.wait(&mut hangup).await;
             let content = self.source.content();
@@ -53,6 +54,7 @@ impl Reloader {
             }
             seen = content;
             match self.reload().await {
+                Ok(changed) if changed.is_empty() && !asked => {}
                 Ok(changed) => {
                     self.ports.metrics.count_reload("done");
                     info!(changed = changed.join(", "), "the configuration was read again");

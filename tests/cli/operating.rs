@@ -65,11 +65,29 @@ fn a_topic_is_degraded_and_restored_and_both_are_marked() {
         .says("were degraded already");
     sidecar.publish(&events("a", [1])).with(0).says("\"passed\":1");
     command(&url, &["topic", "show", "evaluations"]).with(0).says("degraded\n");
+    command(&url, &["skip", "a"]).with(1).complains("its events pass at present");
     let json = command(&url, &["restore", "--json"]).with(0).json();
     assert_eq!((&json["degraded"], json["changed"].as_array().unwrap().len()), (&false.into(), 4));
     sidecar.publish(&events("b", [1])).with(0).says("\"parked\":1");
     assert_eq!(markers(&url).iter().filter(|marker| marker["reason"] == "operator").count(), 8);
     command(&url, &["degrade", "--partition", "4"]).with(64).complains("has partitions 0 to 3, not 4");
+}
+
+#[test]
+fn what_was_done_before_a_failure_is_told() {
+    let redis = redis_server(&[]);
+    let (url, _sidecar) = (redis.url(), sidecar(&redis.url(), &[]));
+    let mut connection = redis::Client::open(url.as_str()).unwrap().get_connection().unwrap();
+    let keys = PartitionKeys::new(&PartitionId { topic: "evaluations".into(), index: 2 });
+    let header: String = connection.hget(&keys.meta, "header").unwrap();
+    let () = connection.hset(&keys.meta, "header", header.replace('w', "w9")).unwrap();
+    command(&url, &["degrade"])
+        .with(70)
+        .says("2 of 2 partitions are now degraded")
+        .complains("partitions [2, 3] may be as they were")
+        .complains("written by another version");
+    let json = command(&url, &["restore", "--json"]).with(70).json();
+    assert_eq!((&json["changed"], &json["left"]), (&[0, 1].as_slice().into(), &[2, 3].as_slice().into()));
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod bad_input;
 mod client;
 mod configurations;
 mod gaps;
+mod half_open;
 mod lifecycle_logs;
 mod lost_work;
 mod many_gaps;

@@ -9,11 +9,12 @@ use std::{
     },
 };
 
+use redis::AsyncCommands;
 use seriatim::{
     grpc::pb::Verdict,
     operate::verify_topic,
     order::Order,
-    store::{Store, TopicRecord},
+    store::{PartitionId, PartitionKeys, Store, TopicRecord},
 };
 
 use crate::{
@@ -182,4 +183,33 @@ async fn sidecars_that_reload_at_different_moments_apply_one_policy() {
         publish_one(sidecar, "jobs", event(&format!("fast-{at}"), 0)).await;
     }
     assert_eq!(slow().await, before, "its calls are fast again");
+}
+
+/// A store that takes a new policy in some partitions only: it is offered until it is in
+/// force in all of them, whatever the file says meanwhile.
+#[tokio::test]
+async fn a_reload_that_fails_halfway_is_finished_later() {
+    let redis = redis_server(&[]);
+    let topic = |ordering: &str| {
+        format!("reload_ms = 50\n[topics.jobs]\npartitions = 2\nordering = \"{ordering}\"\n")
+    };
+    let sidecar = Sidecar::start(&redis.url(), &topic("enforce"));
+    let meta = |index| PartitionKeys::new(&PartitionId { topic: "jobs".into(), index }).meta;
+    let mut connection = streams::connect(&redis.url()).await;
+    let header: String = connection.hget(meta(1), "header").await.unwrap();
+    let () = connection.hset(meta(1), "header", header.replace('w', "w9")).await.unwrap();
+    sidecar.rewrite(&topic("off"));
+    sidecar.reloaded("unfinished", 2).await;
+    // The file goes back to what it was; one of the partitions did not.
+    sidecar.rewrite(&topic("enforce"));
+    let () = connection.hset(meta(1), "header", header).await.unwrap();
+    sidecar.reloaded("done", 1).await;
+    let policy = |index| {
+        let mut connection = connection.clone();
+        async move { connection.hget::<_, _, String>(meta(index), "policy").await.unwrap() }
+    };
+    assert_eq!(policy(0).await, policy(1).await);
+    for entity in ["a", "b", "c", "d"] {
+        assert_eq!(publish_one(&sidecar, "jobs", event(entity, 1)).await.verdict(), Verdict::Parked);
+    }
 }

@@ -100,14 +100,14 @@ impl Load {
             }
             for (step, happens) in Step::ALL.into_iter().zip(times).rev() {
                 let is_lost = number % LOST_ONE_IN == 0 && step == Step::Running;
+                if !is_lost {
+                    executor = usize::try_from(random.below(EXECUTORS as u64)).expect("it is an index");
+                }
                 let copies = if !is_lost && random.below(100) < TWICE_PERCENT { 2 } else { 1 };
                 for _ in 0..copies {
                     // What is lost was sent when it happened; it has no way to take long on.
                     let delay = if is_lost { 0 } else { random.below(DELAY_US) };
                     let at = Duration::from_micros(happens + delay);
-                    if !is_lost {
-                        executor = usize::try_from(random.below(EXECUTORS as u64)).expect("it is an index");
-                    }
                     let entity = format!("evaluation-{number:04}");
                     deliveries.push(Delivery { entity, step, at, executor, is_lost });
                 }
