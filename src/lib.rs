@@ -10,6 +10,7 @@ pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod config;
+pub mod deliver;
 pub mod grpc;
 pub mod ingest;
 pub mod metrics;

@@ -155,9 +155,12 @@ pub enum SkipReason {
     Epoch,
     Operator,
     Degraded,
+    /// A worker's lane: what follows is here already.
+    Overtaken,
 }
 
 impl SkipReason {
+    /// Those that a sidecar writes.
     pub const ALL: [SkipReason; 5] = [
         SkipReason::Timeout,
         SkipReason::Overflow,
@@ -173,6 +176,7 @@ impl SkipReason {
             SkipReason::Epoch => "epoch",
             SkipReason::Operator => "operator",
             SkipReason::Degraded => "degraded",
+            SkipReason::Overtaken => "overtaken",
         }
     }
 }

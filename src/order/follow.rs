@@ -12,6 +12,7 @@ use super::{
     lanes::index,
     partition::{Partition, PartitionMode},
     policy::Policy,
+    ranges::Ranges,
 };
 
 impl<P: Payload> Partition<P> {
@@ -47,6 +48,15 @@ impl<P: Payload> Partition<P> {
         }
         self.breaker = Breaker::default();
         (0..policy.breaker.skips).for_each(|_| self.breaker.hit(since, &policy.breaker));
+    }
+
+    /// What an entity misses in this epoch.
+    pub fn missing(&self, entity: &Entity, epoch: Epoch) -> Option<&Ranges> {
+        self.lanes.get(entity).and_then(|lane| lane.missing_in(epoch))
+    }
+
+    pub fn is_degraded_by_operator(&self) -> bool {
+        matches!(self.mode, PartitionMode::Degraded { by: DegradedBy::Operator, .. })
     }
 
     /// Forgets a lane in which nothing is due; false if something is.

@@ -84,7 +84,7 @@ impl Sequence {
     }
 
     /// What a lane may have as `next`: one more than an event's sequence can be.
-    pub(super) fn new_next(number: u64) -> Result<Self, NumberError> {
+    pub fn new_next(number: u64) -> Result<Self, NumberError> {
         if number > NUMBER_MAX + 1 { Err(NumberError(number)) } else { Ok(Sequence(number)) }
     }
 

@@ -18,6 +18,7 @@
 mod breaker;
 mod clock;
 mod effects;
+mod follow;
 mod identity;
 mod lane;
 mod lanes;

@@ -66,12 +66,12 @@ pub struct Partition<P> {
     /// When a look at the clock last found nothing more to do.
     elapsed: u64,
     /// Lanes for which time has something to do, by when: 0 while they are draining.
-    gaps: BTreeSet<(u64, Entity)>,
-    due: HashMap<Entity, u64>,
-    mode: PartitionMode,
+    pub(super) gaps: BTreeSet<(u64, Entity)>,
+    pub(super) due: HashMap<Entity, u64>,
+    pub(super) mode: PartitionMode,
     /// While it is degraded: lanes that are due before this have been told.
-    told: u64,
-    breaker: Breaker,
+    pub(super) told: u64,
+    pub(super) breaker: Breaker,
     pub(super) memory: Memory,
 }
 
@@ -217,7 +217,7 @@ impl<P: Payload> Partition<P> {
     }
 
     /// One call: lets `act` work on the lanes, then sees to the breaker.
-    fn call(
+    pub(super) fn call(
         &mut self,
         wall: u64,
         policy: &Policy,

@@ -113,6 +113,51 @@ impl PartitionKeys {
     }
 }
 
+/// Groups of workers that are registered for a topic.
+pub fn groups_key(topic: &str) -> String {
+    format!("seriatim:{{{topic}}}:groups")
+}
+
+/// Who works for a group.
+pub fn members_key(topic: &str, group: &str) -> String {
+    format!("seriatim:{{{topic}}}:members:{group}")
+}
+
+/// What one group keeps about one partition.
+#[derive(Clone, Debug)]
+pub struct GroupKeys {
+    pub events: String,
+    /// Of all groups: up to where everything is done.
+    pub groups: String,
+    pub lease: String,
+    /// How far each entity is acknowledged.
+    pub resume: String,
+    /// Entities that are held.
+    pub held: String,
+    /// Their events.
+    pub kept: String,
+}
+
+impl GroupKeys {
+    pub fn new(partition: &PartitionId, group: &str) -> Self {
+        let key = |name: &str| format!("seriatim:{{{partition}}}:{name}");
+        let own = |name: &str| key(&format!("{name}:{group}"));
+        GroupKeys {
+            events: key("events"),
+            groups: key("groups"),
+            lease: own("lease"),
+            resume: own("resume"),
+            held: own("held"),
+            kept: own("kept"),
+        }
+    }
+
+    /// The name of an event of a held entity.
+    pub fn kept_field(entity: &Entity, number: u64) -> String {
+        format!("{number}:{entity}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,6 +6,7 @@
 //! it. `redis::` and key names do not leave this module.
 
 mod batch;
+mod group;
 mod keys;
 mod memory;
 mod record;
@@ -16,7 +17,12 @@ use futures_util::{future::BoxFuture, stream::BoxStream};
 
 pub use self::{
     batch::{Batch, LaneOffers, Offer},
-    keys::{PartitionId, PartitionKeys, id_digest, partition_of, probe_channel, topic_key},
+    group::{
+        Attendance, Commit, Committed, Granted, GroupId, GroupMeasure, GroupStore, Head, HeadChange,
+        HoldState, KeptEvents, LeaseSeen, Leased, Member, Point, REASON_BYTES_MAX, Read, Running, Start,
+        Streams, Switches, Waiter, Wish,
+    },
+    keys::{GroupKeys, PartitionId, PartitionKeys, id_digest, partition_of, probe_channel, topic_key},
     memory::MemoryStore,
     record::{Entry, Payload, RecordError, StreamId},
     redis::{RedisSettings, RedisStore, ServerReport},
@@ -30,7 +36,7 @@ use crate::order::{
 ///
 /// Every method may be called again after any error: admitting is idempotent and
 /// the others only read, except [`Store::delete_topic`].
-pub trait Store: Send + Sync + 'static {
+pub trait Store: GroupStore {
     /// What this store is, in words for a person.
     fn describe(&self) -> String;
 

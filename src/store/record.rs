@@ -89,6 +89,22 @@ pub enum RecordError {
 }
 
 impl Entry {
+    /// Reads what another program may have written: only entity and sequence must be there.
+    /// What does not say that it is in order is taken to have passed.
+    pub fn from_foreign(id: StreamId, fields: Vec<(Bytes, Bytes)>) -> Result<Self, RecordError> {
+        const OPTIONAL: [(&str, &str); 5] =
+            [("epoch", "0"), ("type", ""), ("order", "passed"), ("attrs", "{}"), ("data", "")];
+        let has =
+            |fields: &[(Bytes, Bytes)], name: &str| fields.iter().any(|(field, _)| field == name.as_bytes());
+        let mut fields = fields;
+        for (name, value) in OPTIONAL {
+            if !has(&fields, name) {
+                fields.push((Bytes::from_static(name.as_bytes()), Bytes::from_static(value.as_bytes())));
+            }
+        }
+        Entry::from_fields(id, fields)
+    }
+
     /// Reads an entry from its fields, in whatever order they come.
     pub fn from_fields(id: StreamId, fields: Vec<(Bytes, Bytes)>) -> Result<Self, RecordError> {
         let field = |name: &'static str| {

@@ -5,7 +5,7 @@ use super::{
         effects::SkipReason,
         identity::{Entity, Epoch, Sequence},
         policy::Policy,
-        ranges::Range,
+        ranges::{Range, Ranges},
     },
     Lane, Payload, Turn,
 };
@@ -23,6 +23,10 @@ impl<P: Payload> Lane<P> {
         lane.next = next;
         lane.unmarked = lane.unmarked.map(|_| next);
         lane
+    }
+
+    pub(in crate::order) fn missing_in(&self, epoch: Epoch) -> Option<&Ranges> {
+        (self.epoch == epoch && !self.missing.is_empty()).then_some(&self.missing)
     }
 
     /// Nothing of this epoch below `to` comes any more: what is parked there is released

@@ -3,6 +3,7 @@
 //! - [`admit`] decides about an event that is offered;
 //! - [`release`] writes in turn: draining, skipping, changing the epoch;
 //! - [`wait`] is what happens to a gap as time passes;
+//! - [`follow`] is a worker's side of it: a lane that follows a stream;
 //! - [`pass`] is life without a promise of order: passing, shadow and degraded lanes.
 //!
 //! A lane never asks for the time by itself: a call brings it ([`Turn`]). The letters in
@@ -10,6 +11,7 @@
 //! has a file for each.
 
 mod admit;
+mod follow;
 mod pass;
 mod release;
 mod wait;

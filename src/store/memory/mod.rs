@@ -5,9 +5,10 @@
 //! sidecar, and nothing is ever trimmed: a partition that has
 //! [`partition::ENTRIES_MAX`] entries refuses more.
 
+mod groups;
 mod partition;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use dashmap::DashMap;
 use futures_util::{
@@ -17,7 +18,7 @@ use futures_util::{
 };
 use tokio::sync::broadcast;
 
-use self::partition::MemoryPartition;
+use self::{groups::MemoryGroups, partition::MemoryPartition};
 use super::{
     Admitted, Batch, Beat, Elapsed, Entry, GapId, Measure, OpenError, PartitionId, Payload, RepairCursor,
     Repaired, SidecarSeen, Store, StoreError, StoreKind, StreamId, TopicRecord, TopicSpec,
@@ -33,7 +34,8 @@ const PROBES_KEPT: usize = 1024;
 pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     topics: DashMap<String, TopicRecord>,
-    partitions: DashMap<PartitionId, MemoryPartition>,
+    partitions: Arc<DashMap<PartitionId, MemoryPartition>>,
+    groups: Mutex<MemoryGroups>,
     probes: broadcast::Sender<(Arc<str>, Vec<Probe>)>,
 }
 
@@ -47,7 +49,13 @@ impl MemoryStore {
     /// Its partitions take the time from this clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let (probes, _) = broadcast::channel(PROBES_KEPT);
-        MemoryStore { clock, topics: DashMap::new(), partitions: DashMap::new(), probes }
+        MemoryStore {
+            clock,
+            topics: DashMap::new(),
+            partitions: Arc::default(),
+            groups: Mutex::default(),
+            probes,
+        }
     }
 
     /// Puts a lane back as its text says, for tests that begin in a rare state.

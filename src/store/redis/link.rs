@@ -103,6 +103,14 @@ impl Link {
         Ok(connection.into_on_message().map(payload).boxed())
     }
 
+    /// A connection for somebody who waits on it: nothing else goes over it, and an answer may
+    /// take as long as its owner thinks right.
+    pub async fn own_connection(&self) -> Result<MultiplexedConnection, StoreError> {
+        let config = self.config.clone().set_response_timeout(None);
+        let connect = self.client.get_multiplexed_async_connection_with_config(&config);
+        connect.await.map_err(|error| classify(not_connected(error.to_string())))
+    }
+
     async fn exchange(&self, command: &Cmd) -> Result<Value, RedisError> {
         let connection = self.connection().await?;
         let mut handle = MultiplexedConnection::clone(&connection);
@@ -170,9 +178,9 @@ fn connection_info(url: &str) -> Result<ConnectionInfo, StoreError> {
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Sorts what went wrong into what the caller must do about it.
-fn classify(error: RedisError) -> StoreError {
+pub fn classify(error: RedisError) -> StoreError {
     // Codes of replies that Redis sends before it executes anything.
-    const NOT_EXECUTED: [&str; 15] = [
+    const NOT_EXECUTED: [&str; 16] = [
         "OOM",
         "MISCONF",
         "NOREPLICAS",
@@ -188,6 +196,7 @@ fn classify(error: RedisError) -> StoreError {
         "NOAUTH",
         "UNINITIALISED",
         "ANOTHER",
+        "NOGROUP",
     ];
     let code = error.code().unwrap_or_default();
     if error.is_io_error() {

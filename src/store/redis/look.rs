@@ -2,7 +2,7 @@
 
 use ::redis::cmd;
 
-use super::{RedisStore, reply};
+use super::{RedisStore, entries, reply};
 use crate::{
     order::Place,
     store::{
@@ -26,7 +26,7 @@ impl RedisStore {
         };
         let mut query = cmd("XRANGE");
         query.arg(key).arg(format!("({after}")).arg("+").arg("COUNT").arg(count);
-        reply::entries(self.query(query).await?)
+        entries::entries(self.query(query).await?)
     }
 
     pub(super) async fn list_topics(&self) -> Result<Vec<String>, StoreError> {

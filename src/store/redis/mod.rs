@@ -15,7 +15,9 @@
 //! take the slow path, where the policy in `meta` decides, until ours is offered again.
 
 mod encode;
+mod entries;
 mod fleet;
+mod groups;
 mod link;
 mod look;
 mod port;
@@ -23,6 +25,7 @@ mod reply;
 mod report;
 mod rules;
 mod script;
+mod waiter;
 
 use std::sync::{Arc, Mutex};
 
@@ -43,7 +46,7 @@ use super::{
 use crate::order::{Entity, LaneState};
 
 pub struct RedisStore {
-    link: Link,
+    link: Arc<Link>,
     /// Identifies a store's history: given to a partition that is created by us.
     generation: u64,
     partitions: DashMap<PartitionId, Arc<Opened>>,
@@ -81,7 +84,7 @@ fn is_gone(reason: &str) -> bool {
 impl RedisStore {
     /// Connects when first used. `generation` should differ between processes.
     pub fn new(settings: RedisSettings, generation: u64) -> Result<Self, StoreError> {
-        Ok(RedisStore { link: Link::new(settings)?, generation, partitions: DashMap::new() })
+        Ok(RedisStore { link: Arc::new(Link::new(settings)?), generation, partitions: DashMap::new() })
     }
 
     /// What the server is and how it is configured, for `doctor` and the start-up log.

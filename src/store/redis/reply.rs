@@ -10,25 +10,24 @@ use crate::{
         SkipReason, Swept, Verdict,
     },
     store::{
-        Admitted, Batch, Decision, Elapsed, Entry, Path, RecordError, Repair, RepairKind, SidecarSeen,
-        StoreError, StreamId,
+        Admitted, Batch, Decision, Elapsed, Path, RecordError, Repair, RepairKind, SidecarSeen, StoreError,
     },
 };
 
-fn unexpected(what: &str, value: &impl std::fmt::Debug) -> StoreError {
+pub fn unexpected(what: &str, value: &impl std::fmt::Debug) -> StoreError {
     let mut shown = format!("{value:?}");
     shown.truncate(shown.char_indices().nth(200).map_or(shown.len(), |(at, _)| at));
     StoreError::Broken(format!("unexpected reply, wanted {what}, got {shown}"))
 }
 
-fn array(value: Value) -> Result<Vec<Value>, StoreError> {
+pub fn array(value: Value) -> Result<Vec<Value>, StoreError> {
     match value {
         Value::Array(values) => Ok(values),
         other => Err(unexpected("an array", &other)),
     }
 }
 
-fn bytes(value: Value) -> Result<Bytes, StoreError> {
+pub fn bytes(value: Value) -> Result<Bytes, StoreError> {
     match value {
         Value::BulkString(bytes) => Ok(bytes.into()),
         Value::SimpleString(text) => Ok(text.into()),
@@ -50,6 +49,11 @@ pub fn number(value: Value) -> Result<u64, StoreError> {
             digits.parse().map_err(|_| unexpected("digits", &digits))
         }
     }
+}
+
+/// Something that is written as a text of its own.
+pub fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(text: impl AsRef<str>) -> Result<T, StoreError> {
+    text.as_ref().parse().map_err(|error: T::Err| StoreError::Broken(error.to_string()))
 }
 
 pub fn sequence(value: Value) -> Result<Sequence, StoreError> {
@@ -115,25 +119,6 @@ pub fn stream_info(value: Value) -> Result<(u64, u64), StoreError> {
         }
     }
     Ok((length, added))
-}
-
-pub fn entries(value: Value) -> Result<Vec<Entry>, StoreError> {
-    array(value)?.into_iter().map(entry).collect()
-}
-
-fn entry(value: Value) -> Result<Entry, StoreError> {
-    let mut parts = array(value)?.into_iter();
-    let (Some(id), Some(fields)) = (parts.next(), parts.next()) else {
-        return Err(unexpected("an id and fields", &()));
-    };
-    let broken = |error: RecordError| StoreError::Broken(error.to_string());
-    let id: StreamId = text(id)?.parse().map_err(broken)?;
-    let mut values = array(fields)?.into_iter();
-    let mut fields = Vec::with_capacity(values.len() / 2);
-    while let (Some(field), Some(value)) = (values.next(), values.next()) {
-        fields.push((bytes(field)?, bytes(value)?));
-    }
-    Entry::from_fields(id, fields).map_err(broken)
 }
 
 /// The reply of `admit`, and the header that was in force if the call was slow.
@@ -329,6 +314,7 @@ fn decision(word: &str) -> Option<Decision> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::StreamId;
 
     #[test]
     fn verdicts_are_read_and_anything_else_is_refused() {

@@ -1,0 +1,102 @@
+//! What is to be written, gathered until the next commit.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use super::Feed;
+use crate::{
+    order::Entity,
+    store::{Commit, HeadChange, Point, Running},
+};
+
+#[derive(Debug, Default)]
+pub struct Staged {
+    pub points: HashMap<Entity, Point>,
+    /// Held entities whose head has changed.
+    pub heads: BTreeSet<Entity>,
+    /// Holds that ended.
+    pub ended: Vec<HeadChange>,
+    pub kept: BTreeMap<(Entity, u64), Vec<u8>>,
+    dropped: Vec<(Entity, u64)>,
+    /// Something is to be written.
+    pub changed: bool,
+}
+
+impl Staged {
+    pub fn drop_kept(&mut self, entity: &Entity, number: u64) {
+        self.kept.remove(&(entity.clone(), number));
+        self.dropped.push((entity.clone(), number));
+    }
+
+    pub fn ends(&self, entity: &Entity) -> bool {
+        self.ended.iter().any(|change| change.entity == *entity)
+    }
+}
+
+impl Feed {
+    /// Is there something to be written, other than a sign of life?
+    pub fn has_news(&self) -> bool {
+        self.staged.changed || !self.staged.heads.is_empty()
+    }
+
+    /// What is to be written now. It is written again until it is known to be in the store,
+    /// and only then asked for the next.
+    pub fn commit(&mut self) -> Commit {
+        let floor = self.floor();
+        self.loose = self.loose.split_off(&floor);
+        self.loose.remove(&floor);
+        let heads = self.head_changes();
+        let staged = std::mem::take(&mut self.staged);
+        let runs = |out: &super::Out| {
+            // Held ones are counted where they are held.
+            let id = out.task.id.filter(|_| out.held.is_none())?;
+            Some(Running { id, crashes: out.crashes.unwrap_or(0) })
+        };
+        let mut running: Vec<Running> = self.out.values().filter_map(runs).collect();
+        let waiting = self.suspects.iter().filter(|(id, _)| **id > floor);
+        let waiting = waiting.map(|(id, crashes)| Running { id: *id, crashes: *crashes });
+        let missing: Vec<Running> =
+            waiting.filter(|suspect| running.iter().all(|run| run.id != suspect.id)).collect();
+        running.extend(missing);
+        Commit {
+            term: self.term,
+            floor,
+            running,
+            loose: self.loose.iter().copied().collect(),
+            points: staged.points.into_iter().collect(),
+            heads,
+            kept: staged.kept.into_iter().map(|((entity, number), text)| (entity, number, text)).collect(),
+            dropped: staged.dropped,
+        }
+    }
+
+    /// It is in the store. True if a person has decided something meanwhile: look at the
+    /// heads.
+    pub fn committed(&mut self, asked: u64, now_ms: u64, now: u64) -> bool {
+        self.store_clock = (now_ms, now);
+        self.forget_idle();
+        std::mem::replace(&mut self.asked, asked) != asked
+    }
+
+    /// Of entities with nothing in hand only so many are remembered; the others' points are
+    /// looked up again.
+    fn forget_idle(&mut self) {
+        if self.lines.len() <= self.limits.idle_max {
+            return;
+        }
+        let idle: Vec<Entity> = self
+            .lines
+            .iter()
+            .filter(|(entity, line)| {
+                line.is_idle()
+                    && !self.staged.points.contains_key(*entity)
+                    && !self.holds.contains_key(*entity)
+            })
+            .map(|(entity, _)| entity.clone())
+            .collect();
+        for entity in idle {
+            if self.lanes.forget(&entity) {
+                self.lines.remove(&entity);
+            }
+        }
+    }
+}

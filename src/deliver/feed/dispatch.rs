@@ -1,0 +1,181 @@
+//! One task of an entity at a time, fair across entities.
+
+use super::{Feed, Out};
+use crate::{
+    deliver::task::Task,
+    order::{Entity, LaneState},
+};
+
+/// A task that was started: it may be handed out once the commit that says so is in the
+/// store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Started {
+    pub tag: u64,
+    pub entity: Entity,
+    pub task: Task,
+    /// 1 at first.
+    pub attempt: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    Ack,
+    Nack {
+        reason: String,
+    },
+    /// It was not handled, nor tried: deliver it as if it had not been.
+    Returned,
+}
+
+impl Feed {
+    /// Puts a task at its entity's end, or to what is held of it.
+    pub(super) fn enqueue(&mut self, entity: &Entity, task: Task) {
+        if self.holds.contains_key(entity) {
+            self.keep(entity, task);
+            return;
+        }
+        let line = self.lines.entry(entity.clone()).or_default();
+        if line.is_idle() {
+            self.ready.push_back(entity.clone());
+        }
+        line.queue.push_back(task);
+    }
+
+    /// Starts at most `max` tasks.
+    pub fn start(&mut self, max: usize, now: u64) -> Vec<Started> {
+        let mut started = Vec::new();
+        // A suspect runs alone: nothing beside it, and nothing before it ends.
+        while started.len() < max && !self.out.values().any(|out| out.crashes.is_some()) {
+            let Some(entity) = self.ready.pop_front() else { break };
+            if self.holds.contains_key(&entity) {
+                started.extend(self.start_held(entity, now));
+                continue;
+            }
+            let Some(line) = self.lines.get_mut(&entity) else { continue };
+            let Some(task) = line.queue.front() else { continue };
+            let suspected = task.id.and_then(|id| self.suspects.get(&id)).copied();
+            match suspected {
+                Some(crashes) if crashes >= self.limits.crashes_max => {
+                    let task = line.queue.pop_front().expect("it was there a moment ago");
+                    let reason = format!("{crashes} times its worker ended while it alone was handled");
+                    self.hold_dead(&entity, task, reason, now);
+                }
+                Some(_) if !self.out.is_empty() => {
+                    self.ready.push_front(entity);
+                    break;
+                }
+                Some(_) | None => {
+                    let task = line.queue.pop_front().expect("it was there a moment ago");
+                    line.busy = true;
+                    let crashes = suspected.map(|crashes| crashes + 1);
+                    started.push(self.hand_out(entity, task, 1, None, crashes, now));
+                }
+            }
+        }
+        started
+    }
+
+    pub(super) fn hand_out(
+        &mut self,
+        entity: Entity,
+        task: Task,
+        attempt: u32,
+        held: Option<u64>,
+        crashes: Option<u32>,
+        now: u64,
+    ) -> Started {
+        let tag = self.next_tag;
+        self.next_tag += 1;
+        self.tally.started += 1;
+        self.staged.changed = true;
+        let out = Out { entity: entity.clone(), task: task.clone(), since: now, held, crashes };
+        self.out.insert(tag, out);
+        Started { tag, entity, task, attempt }
+    }
+
+    /// What became of a delivery. An answer to one that is not out is ignored: it took too
+    /// long, or was answered before.
+    pub fn answer(&mut self, tag: u64, answer: Answer, now: u64) {
+        let Some(out) = self.out.remove(&tag) else { return };
+        self.staged.changed = true;
+        if answer == Answer::Returned {
+            self.take_back(out);
+            return;
+        }
+        match (&answer, out.held) {
+            (Answer::Ack, None) => {
+                self.tally.acked += 1;
+                self.move_point(&out.entity, &out.task);
+                self.finish(&out.task);
+                self.free(&out.entity);
+            }
+            (Answer::Nack { reason }, None) => {
+                self.tally.nacked += 1;
+                self.hold_failed(&out.entity, out.task, reason.clone(), now);
+            }
+            (Answer::Ack, Some(number)) => {
+                self.tally.acked += 1;
+                self.move_point(&out.entity, &out.task);
+                self.held_done(&out.entity, number);
+            }
+            (Answer::Nack { reason }, Some(_)) => {
+                self.tally.nacked += 1;
+                self.held_failed(&out.entity, reason.clone(), now);
+            }
+            (Answer::Returned, _) => unreachable!("it was taken back"),
+        }
+    }
+
+    fn take_back(&mut self, out: Out) {
+        match out.held {
+            Some(_) => self.held_returned(&out.entity),
+            None => {
+                if let Some(line) = self.lines.get_mut(&out.entity) {
+                    line.queue.push_front(out.task);
+                }
+                self.free(&out.entity);
+            }
+        }
+    }
+
+    /// Lets time pass.
+    pub fn tick(&mut self, now: u64) {
+        self.elapse_lanes(now);
+        self.wake_holds(now);
+        let limit = self.limits.handler_max_ms;
+        let is_overdue = |out: &&Out| now.saturating_sub(out.since) >= limit;
+        let overdue: Vec<u64> =
+            self.out.iter().filter(|(_, out)| is_overdue(out)).map(|(tag, _)| *tag).collect();
+        for tag in overdue {
+            self.tally.overdue += 1;
+            self.answer(tag, Answer::Nack { reason: format!("no answer within {limit} ms") }, now);
+        }
+    }
+
+    /// Nothing of the entity is out any more.
+    fn free(&mut self, entity: &Entity) {
+        if let Some(line) = self.lines.get_mut(entity) {
+            line.busy = false;
+            if !line.queue.is_empty() {
+                self.ready.push_back(entity.clone());
+            }
+        }
+    }
+
+    pub(super) fn move_point(&mut self, entity: &Entity, task: &Task) {
+        if !task.moves {
+            return;
+        }
+        let to = (task.epoch, task.sequence.after());
+        let line = self.lines.entry(entity.clone()).or_default();
+        if line.point.is_some_and(|point| point >= to) {
+            return;
+        }
+        line.point = Some(to);
+        let mut point = LaneState::healthy(to.0, to.1);
+        if let Some(missing) = self.lanes.missing(entity, to.0) {
+            missing.iter().filter(|range| range.last < to.1).for_each(|range| point.missing.push(range));
+        }
+        self.staged.points.insert(entity.clone(), point);
+    }
+}

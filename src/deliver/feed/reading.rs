@@ -1,0 +1,240 @@
+//! From entries to tasks, through the reorder buffer.
+
+use serde::Deserialize;
+
+use super::{Feed, LARGE_GAP, Line};
+use crate::{
+    deliver::task::{Content, Task, What},
+    order::{
+        Action, Effects, Entity, Event, Marker, MarkerKind, Order, Position, Sequence, SkipReason, Verdict,
+    },
+    store::{Entry, Point, Read},
+};
+
+/// What a marker says besides its fields.
+#[derive(Deserialize)]
+struct GapAttrs<'a> {
+    #[serde(default)]
+    reason: &'a str,
+    from: Option<u64>,
+    waited: Option<u64>,
+}
+
+impl Feed {
+    /// Entities of these entries whose points have to be looked up first.
+    pub fn unknown(&self, reads: &[Read]) -> Vec<Entity> {
+        let mut unknown: Vec<Entity> = reads
+            .iter()
+            .filter_map(|read| Entity::new(&read.entry.as_ref().ok()?.entity).ok())
+            .filter(|entity| !self.lines.contains_key(entity))
+            .collect();
+        unknown.sort();
+        unknown.dedup();
+        unknown
+    }
+
+    /// Takes entries, in stream order, with the points of those entities that were unknown.
+    pub fn read(&mut self, reads: Vec<Read>, points: Vec<(Entity, Option<Point>)>, now: u64) {
+        for (entity, point) in points {
+            self.meet(entity, point);
+        }
+        for Read { id, entry } in reads {
+            if id <= self.position {
+                continue;
+            }
+            self.position = id;
+            self.staged.changed = true;
+            if self.loose.contains(&id) {
+                self.tally.known += 1;
+                self.suspects.remove(&id);
+                continue;
+            }
+            match entry {
+                Ok(entry) => self.take(entry, now),
+                Err(error) => {
+                    self.tally.malformed += 1;
+                    self.warn(|| format!("left out, because it cannot be read: {error}"));
+                }
+            }
+        }
+    }
+
+    /// An entity comes into view: its lane goes on where it is acknowledged, or held.
+    fn meet(&mut self, entity: Entity, point: Option<Point>) {
+        let reached = self.holds.get(&entity).and_then(|hold| hold.reached()).or(point);
+        let line = Line { point: reached.as_ref().map(|point| (point.epoch, point.next)), ..Line::default() };
+        if let Some(reached) = reached {
+            self.lanes.restore_lane(entity.clone(), reached);
+        }
+        self.lines.insert(entity, line);
+    }
+
+    fn take(&mut self, entry: Entry, now: u64) {
+        let id = entry.id;
+        let bytes = (entry.kind.len() + entry.attrs.len() + entry.data.len()) as u64;
+        self.unfinished.insert(id, bytes);
+        self.unfinished_bytes += bytes;
+        // Markers of the whole partition have no entity; others wrote what has a bad one.
+        let Ok(entity) = Entity::new(&entry.entity) else {
+            self.finish_entry(id);
+            return;
+        };
+        match entry.order {
+            Order::Marker => self.take_marker(&entity, &entry, now),
+            Order::Strict => {
+                self.reach(&entity, &entry, entry.sequence, SkipReason::Overtaken, now);
+                self.admit(&entity, entry, now);
+            }
+            Order::Passed => self.admit(&entity, entry, now),
+            Order::Late | Order::Replay => {
+                let order = entry.order;
+                self.enqueue(&entity, out_of_order(entry, order));
+            }
+        }
+    }
+
+    fn take_marker(&mut self, entity: &Entity, entry: &Entry, now: u64) {
+        if entry.kind != "seriatim.gap" {
+            if entry.kind == "seriatim.epoch" {
+                self.reach(entity, entry, self.policy.first, SkipReason::Epoch, now);
+            }
+            self.finish_entry(entry.id);
+            return;
+        }
+        let nothing = GapAttrs { reason: "", from: None, waited: None };
+        let attrs: GapAttrs<'_> = serde_json::from_str(&entry.attrs).unwrap_or(nothing);
+        let from = attrs.from.and_then(|from| Sequence::new(from).ok()).unwrap_or(entry.sequence);
+        self.reach(entity, entry, from, SkipReason::Overtaken, now);
+        let mut effects = Effects::new(u64::MAX);
+        let (epoch, to) = (entry.epoch, entry.sequence.after());
+        self.lanes.reach(entity, epoch, to, SkipReason::Operator, now, &self.policy, &mut effects);
+        let mut tasks = self.tasks(effects);
+        // The last gap stands for the marker, and says what it says.
+        let is_gap = |task: &(Entity, Task)| matches!(task.1.what, What::Gap { .. });
+        for (_, task) in tasks.iter_mut().filter(|task| is_gap(task)) {
+            let What::Gap { reason, waited_ms, .. } = &mut task.what else { continue };
+            (*reason, *waited_ms) = (attrs.reason.into(), attrs.waited);
+        }
+        match tasks.iter().rposition(is_gap) {
+            Some(last) => tasks[last].1.id = Some(entry.id),
+            None => self.finish_entry(entry.id),
+        }
+        tasks.into_iter().for_each(|(entity, task)| self.enqueue(&entity, task));
+    }
+
+    fn reach(&mut self, entity: &Entity, entry: &Entry, to: Sequence, reason: SkipReason, now: u64) {
+        let mut effects = Effects::new(u64::MAX);
+        self.lanes.reach(entity, entry.epoch, to, reason, now, &self.policy, &mut effects);
+        self.enqueue_all(effects);
+    }
+
+    fn admit(&mut self, entity: &Entity, entry: Entry, now: u64) {
+        let Entry { id, epoch, sequence, kind, attrs, data, .. } = entry.clone();
+        let payload = Content { id, kind: kind.into(), attrs: attrs.into(), data };
+        let event = Event { epoch, position: Position::Given(sequence), terminal: false, payload };
+        let mut effects = Effects::new(u64::MAX);
+        let mut verdict = self.offer(entity, event.clone(), now, &mut effects);
+        if matches!(verdict, Verdict::Refused(_)) {
+            self.warn(|| "more waits for missing events than may: order is not promised for now".to_owned());
+            self.lanes.trip(now, &self.policy);
+            verdict = self.offer(entity, event, now, &mut effects);
+        }
+        self.enqueue_all(effects);
+        match verdict {
+            Verdict::Duplicate { .. } | Verdict::Conflict | Verdict::Retired { .. } => {
+                self.tally.known += 1;
+                self.finish_entry(id);
+            }
+            Verdict::Stale { .. } => self.enqueue(entity, out_of_order(entry, Order::Late)),
+            Verdict::Released { .. }
+            | Verdict::Parked { .. }
+            | Verdict::Passed { .. }
+            | Verdict::Late { .. } => {}
+            Verdict::Refused(_) | Verdict::Again => {
+                unreachable!("a degraded lane with room takes everything")
+            }
+        }
+    }
+
+    fn offer(
+        &mut self,
+        entity: &Entity,
+        event: Event<Content>,
+        now: u64,
+        effects: &mut Effects<Content>,
+    ) -> Verdict {
+        let mut verdict = Verdict::Again;
+        self.lanes.admit([(entity, event)], now, &self.policy, effects, |decided, _| verdict = decided);
+        verdict
+    }
+
+    /// Lets time pass: gaps end, what is told to pass passes.
+    pub(super) fn elapse_lanes(&mut self, now: u64) {
+        let mut effects = Effects::new(u64::MAX);
+        self.lanes.elapse(now, &self.policy, usize::MAX, &mut effects);
+        self.enqueue_all(effects);
+    }
+
+    /// A person takes the promise of order away, or gives it back.
+    pub fn set_degraded(&mut self, degraded: bool, now: u64) {
+        let mut effects = Effects::new(u64::MAX);
+        if degraded && !self.lanes.is_degraded() {
+            self.lanes.degrade(now, &mut effects);
+        } else if !degraded && self.lanes.is_degraded_by_operator() {
+            self.lanes.restore(now, &mut effects);
+        }
+        self.enqueue_all(effects);
+    }
+
+    fn enqueue_all(&mut self, effects: Effects<Content>) {
+        for (entity, task) in self.tasks(effects) {
+            self.enqueue(&entity, task);
+        }
+    }
+
+    fn tasks(&mut self, effects: Effects<Content>) -> Vec<(Entity, Task)> {
+        let mut tasks = Vec::with_capacity(effects.actions.len());
+        for action in effects.actions {
+            match action {
+                Action::Append(append) => {
+                    let Content { id, kind, attrs, data } = append.payload;
+                    let order = append.order;
+                    tasks.push((
+                        append.entity,
+                        Task {
+                            id: Some(id),
+                            epoch: append.epoch,
+                            sequence: append.sequence,
+                            moves: order == Order::Strict,
+                            what: What::Event { order, kind, attrs, data },
+                        },
+                    ));
+                }
+                Action::Mark(Marker {
+                    entity,
+                    epoch,
+                    sequence,
+                    kind: MarkerKind::Gap { reason, from, waited },
+                }) => {
+                    let missed = sequence.ahead_of(from) + 1;
+                    self.tally.gaps += 1;
+                    self.tally.missed += missed;
+                    if missed > LARGE_GAP {
+                        self.warn(|| format!("{missed} events of {entity:?} are missing, from {from} on"));
+                    }
+                    let what = What::Gap { from, reason: reason.name().into(), waited_ms: waited };
+                    tasks.push((entity, Task { id: None, epoch, sequence, what, moves: true }));
+                }
+                Action::Mark(Marker { kind: MarkerKind::Epoch { .. }, .. }) | Action::Edge(_) => {}
+            }
+        }
+        tasks
+    }
+}
+
+/// What comes when its turn is over, or without one.
+fn out_of_order(entry: Entry, order: Order) -> Task {
+    let Entry { id, epoch, sequence, kind, attrs, data, .. } = entry;
+    let what = What::Event { order, kind: kind.into(), attrs: attrs.into(), data };
+    Task { id: Some(id), epoch, sequence, what, moves: false }
+}

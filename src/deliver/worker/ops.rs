@@ -1,0 +1,403 @@
+//! What is under way in the store, and what follows when it is done.
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tracing::{debug, warn};
+
+use super::Worker;
+use crate::{
+    deliver::{
+        consumer::{Delivered, Delivery},
+        feed::Started,
+        task::Task,
+    },
+    order::Entity,
+    store::{
+        Attendance, Commit, Committed, Head, LeaseSeen, Leased, Member, PartitionId, Point, Read, StoreError,
+        StreamId, Streams, Waiter,
+    },
+};
+
+/// All that is held in a partition.
+type Heads = Vec<(Entity, Head)>;
+
+/// Something that was asked of the store, and its answer.
+pub enum Op {
+    Attended(Result<Option<Attendance>, StoreError>),
+    Registered(Result<bool, StoreError>),
+    Departed,
+    Seen(Result<Vec<LeaseSeen>, StoreError>),
+    Leased(u32, Result<Option<(Leased, Heads)>, StoreError>),
+    Committed(u32, u64, Result<Committed, StoreError>),
+    Read(u32, u64, usize, Result<Vec<Read>, StoreError>),
+    Met(u32, u64, Vec<Read>, Result<Vec<(Entity, Option<Point>)>, StoreError>),
+    Waited(Vec<(u32, u64)>, Box<dyn Waiter>, Result<Streams, StoreError>),
+    Fetched(u32, u64, Entity, Result<Vec<(u64, Task)>, StoreError>),
+    Heads(u32, u64, Result<Heads, StoreError>),
+    Released(u32, Result<(), StoreError>),
+}
+
+/// How long one wait for new entries takes: a partition that comes to wait meanwhile waits
+/// for that.
+const WAIT: Duration = Duration::from_millis(100);
+/// The same while other partitions are being read: to look, not to wait.
+const LOOK: Duration = Duration::from_millis(1);
+/// Between two attempts to commit.
+const COMMIT_AGAIN: Duration = Duration::from_millis(50);
+/// After a call that failed.
+const PAUSE: Duration = Duration::from_millis(200);
+
+impl Worker {
+    pub(super) fn attend(&mut self) {
+        let (store, group) = (self.store.clone(), self.group.clone());
+        let member = Member { name: self.me.clone(), count: self.attending.times };
+        self.ops.push(async move { Op::Attended(store.attend(&group, &member).await) }.boxed());
+    }
+
+    pub(super) fn watch(&mut self) {
+        let (store, group, partitions) = (self.store.clone(), self.group.clone(), self.partitions);
+        self.ops.push(async move { Op::Seen(store.leases(&group, partitions).await) }.boxed());
+    }
+
+    pub(super) fn take(&mut self, index: u32, seen: LeaseSeen) {
+        let (store, id, group) = (self.store.clone(), self.partition(index), self.group.group.clone());
+        let me = self.me.clone();
+        let take = async move {
+            let Some(leased) = store.lease(&id, &group, &me, &seen).await? else { return Ok(None) };
+            let heads = store.heads(&id, &group).await?;
+            Ok(Some((leased, heads)))
+        };
+        self.ops.push(take.map(move |outcome| Op::Leased(index, outcome)).boxed());
+    }
+
+    pub(super) fn commit(&mut self, index: u32) {
+        let (store, clock, id) = (self.store.clone(), self.clock.clone(), self.partition(index));
+        let (group, give_up_after) = (self.group.group.clone(), self.options.lease);
+        let now = self.now();
+        let slot = self.slots.get_mut(&index).expect("somebody saw it a moment ago");
+        let commit: Commit = slot.feed.commit();
+        (slot.is_committing, slot.committed_at) = (true, now);
+        slot.started = std::mem::take(&mut slot.starting);
+        slot.confirmed = std::mem::take(&mut slot.confirming);
+        let term = slot.feed.term();
+        let write = async move {
+            let began = clock.now();
+            loop {
+                match store.commit(&id, &group, &commit).await {
+                    // The same once more: it is written at most once, as far as anybody can tell.
+                    Err(error) if error.is_passing() && clock.now() - began < give_up_after => {
+                        debug!(partition = %id, %error, "a commit is tried again");
+                        clock.sleep(COMMIT_AGAIN).await;
+                    }
+                    outcome => return Op::Committed(index, term, outcome),
+                }
+            }
+        };
+        self.ops.push(write.boxed());
+    }
+
+    /// Reads on, if all that is there was not read yet.
+    pub(super) fn read(&mut self, index: u32) {
+        let (store, id) = (self.store.clone(), self.partition(index));
+        let batch = self.options.batch;
+        let Some(slot) = self.slots.get_mut(&index) else { return };
+        let count = slot.feed.room().min(batch);
+        if slot.is_reading || slot.is_caught_up || count == 0 {
+            return;
+        }
+        slot.is_reading = true;
+        let (term, after) = (slot.feed.term(), slot.feed.position());
+        let read = async move { Op::Read(index, term, count, store.read_on(&id, after, count).await) };
+        self.ops.push(read.boxed());
+    }
+
+    /// Waits for new entries of those partitions of which everything was read.
+    pub(super) fn wait(&mut self) {
+        if self.waiter.is_none() {
+            return;
+        }
+        let mut waiting: Vec<(PartitionId, StreamId)> = Vec::new();
+        let (mut slots, mut others_read) = (Vec::new(), false);
+        let topic: std::sync::Arc<str> = self.group.topic.as_str().into();
+        for (index, slot) in &mut self.slots {
+            if slot.is_caught_up && !slot.is_reading && slot.feed.room() > 0 {
+                waiting.push((PartitionId { topic: topic.clone(), index: *index }, slot.feed.position()));
+                slots.push((*index, slot.feed.term()));
+                slot.is_reading = true;
+            } else {
+                others_read = true;
+            }
+        }
+        if waiting.is_empty() {
+            return;
+        }
+        let mut waiter = self.waiter.take().expect("it was there a moment ago");
+        let (count, at_most) = (self.options.batch, if others_read { LOOK } else { WAIT });
+        let wait = async move {
+            let outcome = waiter.wait(&waiting, count, at_most).await;
+            Op::Waited(slots, waiter, outcome)
+        };
+        self.ops.push(wait.boxed());
+    }
+
+    /// Looks up where entities stand that came into view, then takes the entries.
+    fn meet(&mut self, index: u32, reads: Vec<Read>) {
+        let (store, id, group) = (self.store.clone(), self.partition(index), self.group.group.clone());
+        let now = self.now();
+        let Some(slot) = self.slots.get_mut(&index) else { return };
+        let unknown = slot.feed.unknown(&reads);
+        if unknown.is_empty() {
+            slot.feed.read(reads, Vec::new(), now);
+            slot.is_reading = false;
+            return;
+        }
+        let term = slot.feed.term();
+        let look = async move {
+            let points = store.points(&id, &group, &unknown).await;
+            let points = points.map(|points| unknown.into_iter().zip(points).collect());
+            Op::Met(index, term, reads, points)
+        };
+        self.ops.push(look.boxed());
+    }
+
+    pub(super) fn fetch_held(&mut self, index: u32, now: u64) {
+        let (store, id, group) = (self.store.clone(), self.partition(index), self.group.group.clone());
+        let Some(slot) = self.slots.get_mut(&index) else { return };
+        // What the commit under way brings is not there yet.
+        if slot.is_committing {
+            return;
+        }
+        let term = slot.feed.term();
+        for (entity, numbers) in slot.feed.wanted(now) {
+            let (store, id, group) = (store.clone(), id.clone(), group.clone());
+            let fetch = async move {
+                let kept = store.kept(&id, &group, &entity, numbers).await;
+                let task = |(number, text): (u64, Vec<u8>)| Ok((number, Task::from_text(&text)?));
+                let tasks = kept.and_then(|kept| kept.into_iter().map(task).collect());
+                Op::Fetched(index, term, entity, tasks)
+            };
+            self.ops.push(fetch.boxed());
+        }
+    }
+
+    fn look_at_heads(&mut self, index: u32, term: u64) {
+        let (store, id, group) = (self.store.clone(), self.partition(index), self.group.group.clone());
+        let look = async move { Op::Heads(index, term, store.heads(&id, &group).await) };
+        self.ops.push(look.boxed());
+    }
+
+    /// Gives a partition back once nothing of it is in hand.
+    pub(super) fn release_if_done(&mut self, index: u32) {
+        let (store, id, group) = (self.store.clone(), self.partition(index), self.group.group.clone());
+        let is_closing = self.is_closing;
+        let Some(slot) = self.slots.get_mut(&index) else { return };
+        let is_wanted = slot.is_giving_back || is_closing;
+        let is_done = slot.feed.running() == 0 && !slot.is_committing && !slot.feed.has_news();
+        if is_wanted && is_done {
+            let term = slot.feed.term();
+            self.slots.remove(&index);
+            let release = async move { Op::Released(index, store.release(&id, &group, term).await) };
+            self.ops.push(release.boxed());
+        }
+    }
+
+    fn is_term(&self, index: u32, term: u64) -> bool {
+        self.slots.get(&index).is_some_and(|slot| slot.feed.term() == term)
+    }
+
+    pub(super) fn done(&mut self, op: Op) {
+        match op {
+            Op::Attended(outcome) => self.attended(outcome),
+            Op::Registered(outcome) => {
+                self.attending.is_under_way = false;
+                if let Err(error) = outcome {
+                    warn!(group = %self.group, %error, "the group could not be registered");
+                }
+            }
+            Op::Departed => {}
+            Op::Seen(outcome) => {
+                self.watching.is_under_way = false;
+                match outcome {
+                    Ok(seen) => self.leases_seen(&seen),
+                    Err(error) => debug!(group = %self.group, %error, "leases were not seen"),
+                }
+            }
+            Op::Leased(index, outcome) => match outcome {
+                Ok(Some((leased, heads))) if !self.is_closing => self.leased(index, leased, heads),
+                Ok(Some((leased, _))) => self.give_back_unused(index, leased.term),
+                Ok(None) => {}
+                Err(error) => {
+                    warn!(group = %self.group, partition = index, %error, "a partition was not taken")
+                }
+            },
+            Op::Committed(index, term, outcome) if self.is_term(index, term) => {
+                self.committed(index, term, outcome);
+            }
+            Op::Read(index, term, count, outcome) if self.is_term(index, term) => match outcome {
+                Ok(reads) => {
+                    self.slots.get_mut(&index).expect("its term was compared").is_caught_up =
+                        reads.len() < count;
+                    self.meet(index, reads);
+                }
+                Err(error) => self.read_failed(index, &error),
+            },
+            Op::Met(index, term, reads, outcome) if self.is_term(index, term) => {
+                let now = self.now();
+                match outcome {
+                    Ok(points) => {
+                        let slot = self.slots.get_mut(&index).expect("its term was compared");
+                        slot.feed.read(reads, points, now);
+                        slot.is_reading = false;
+                    }
+                    Err(error) => self.read_failed(index, &error),
+                }
+            }
+            Op::Waited(slots, waiter, outcome) => {
+                self.waiter = Some(waiter);
+                self.waited(&slots, outcome);
+            }
+            Op::Fetched(index, term, entity, outcome) if self.is_term(index, term) => {
+                if let Err(error) = &outcome {
+                    warn!(group = %self.group, partition = index, %error, "what is held was not fetched");
+                }
+                let slot = self.slots.get_mut(&index).expect("its term was compared");
+                slot.feed.fetched(&entity, outcome.ok());
+            }
+            Op::Heads(index, term, outcome) if self.is_term(index, term) => match outcome {
+                Ok(heads) => self.slots.get_mut(&index).expect("its term was compared").feed.heads(heads),
+                Err(_) => self.look_at_heads(index, term),
+            },
+            Op::Released(index, Err(error)) => {
+                debug!(partition = index, %error, "a partition was not given back; its lease runs out");
+            }
+            // Of a lease that is over.
+            Op::Committed(..)
+            | Op::Read(..)
+            | Op::Met(..)
+            | Op::Fetched(..)
+            | Op::Heads(..)
+            | Op::Released(..) => {}
+        }
+    }
+
+    fn attended(&mut self, outcome: Result<Option<Attendance>, StoreError>) {
+        self.attending.is_under_way = false;
+        match outcome {
+            Ok(Some(attendance)) => {
+                let now = self.now();
+                if attendance.switches.degraded != self.switches.degraded {
+                    let degraded = attendance.switches.degraded;
+                    self.slots.values_mut().for_each(|slot| slot.feed.set_degraded(degraded, now));
+                }
+                self.switches = attendance.switches;
+                for gone in self.book.attended(&attendance.members, now) {
+                    let (store, group) = (self.store.clone(), self.group.clone());
+                    let depart = async move {
+                        let _ = store.depart(&group, &gone).await;
+                        Op::Departed
+                    };
+                    self.ops.push(depart.boxed());
+                }
+            }
+            Ok(None) => {
+                warn!(group = %self.group, "the group is not registered any more; registering it anew");
+                self.attending.is_under_way = true;
+                let (store, group, partitions) = (self.store.clone(), self.group.clone(), self.partitions);
+                let start = self.options.start;
+                self.ops.push(
+                    async move { Op::Registered(store.register(&group, partitions, start).await) }.boxed(),
+                );
+            }
+            Err(error) => debug!(group = %self.group, %error, "the members were not seen"),
+        }
+    }
+
+    /// Taken at the last moment: for somebody else.
+    fn give_back_unused(&mut self, index: u32, term: u64) {
+        let (store, id, group) = (self.store.clone(), self.partition(index), self.group.group.clone());
+        let release = async move { Op::Released(index, store.release(&id, &group, term).await) };
+        self.ops.push(release.boxed());
+    }
+
+    fn committed(&mut self, index: u32, term: u64, outcome: Result<Committed, StoreError>) {
+        match outcome {
+            Ok(Committed::Done { asked, now_ms }) => {
+                let now = self.now();
+                let slot = self.slots.get_mut(&index).expect("its term was compared");
+                slot.is_committing = false;
+                for confirm in slot.confirmed.drain(..) {
+                    let _ = confirm.send(Ok(()));
+                }
+                let started = std::mem::take(&mut slot.started);
+                if slot.feed.committed(asked, now_ms, now) {
+                    self.look_at_heads(index, term);
+                }
+                started.into_iter().for_each(|started| self.hand_out(index, term, started));
+            }
+            Ok(Committed::Fenced { term }) => self.lose(index, term),
+            Err(error) => {
+                // Nothing is known of what was written: the next owner finds out.
+                warn!(group = %self.group, partition = index, %error, "a partition is let go: it cannot be committed");
+                self.lose(index, term);
+            }
+        }
+    }
+
+    fn hand_out(&self, index: u32, term: u64, started: Started) {
+        let Started { tag, entity, task, attempt } = started;
+        let _ = self.deliver.send(Delivery {
+            partition: index,
+            term,
+            entity: entity.to_string(),
+            epoch: task.epoch.get(),
+            sequence: task.sequence.get(),
+            attempt,
+            id: task.id,
+            content: Delivered::of(task.what),
+            answers: Some((tag, self.answer.clone())),
+        });
+    }
+
+    fn waited(&mut self, slots: &[(u32, u64)], outcome: Result<Streams, StoreError>) {
+        for (index, _) in
+            slots.iter().filter(|(index, term)| self.is_term(*index, *term)).copied().collect::<Vec<_>>()
+        {
+            self.slots.get_mut(&index).expect("its term was compared").is_reading = false;
+        }
+        match outcome {
+            Ok(streams) => {
+                for (id, reads) in streams {
+                    let was_asked = slots.iter().find(|(index, _)| *index == id.index);
+                    if was_asked.is_some_and(|(index, term)| self.is_term(*index, *term)) {
+                        self.slots.get_mut(&id.index).expect("its term was compared").is_reading = true;
+                        self.meet(id.index, reads);
+                    }
+                }
+            }
+            Err(error) => {
+                debug!(group = %self.group, %error, "waiting for entries failed");
+                // Read without waiting, after a pause.
+                for (index, term) in slots {
+                    if self.is_term(*index, *term) {
+                        self.read_failed(*index, &error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Tries again, not at once.
+    fn read_failed(&mut self, index: u32, error: &StoreError) {
+        debug!(partition = index, %error, "entries were not read");
+        let Some(slot) = self.slots.get_mut(&index) else { return };
+        slot.is_reading = true;
+        slot.is_caught_up = false;
+        let (clock, term) = (self.clock.clone(), slot.feed.term());
+        let pause = async move {
+            clock.sleep(PAUSE).await;
+            Op::Read(index, term, usize::MAX, Ok(Vec::new()))
+        };
+        self.ops.push(pause.boxed());
+    }
+}

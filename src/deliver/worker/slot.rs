@@ -1,0 +1,85 @@
+//! One leased partition, and what is under way for it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::oneshot;
+
+use crate::deliver::{
+    consumer::{ConsumerCounts, Fenced},
+    feed::{Feed, Started},
+};
+
+pub type Confirm = oneshot::Sender<Result<(), Fenced>>;
+
+pub struct Slot {
+    pub feed: Feed,
+    pub is_committing: bool,
+    pub is_reading: bool,
+    /// All that is in the stream was read, as far as is known.
+    pub is_caught_up: bool,
+    pub is_giving_back: bool,
+    pub committed_at: u64,
+    /// Handed out once the next commit is in the store.
+    pub starting: Vec<Started>,
+    /// Told once the next commit is in the store.
+    pub confirming: Vec<Confirm>,
+    /// The same of the commit that is under way.
+    pub started: Vec<Started>,
+    pub confirmed: Vec<Confirm>,
+    ticked_at: u64,
+}
+
+/// How often time passes for a feed; its lanes look no more often anyway.
+const TICK_MS: u64 = 50;
+
+impl Slot {
+    pub fn new(feed: Feed, now: u64) -> Self {
+        Slot {
+            feed,
+            is_committing: false,
+            is_reading: false,
+            is_caught_up: false,
+            is_giving_back: false,
+            committed_at: now,
+            starting: Vec::new(),
+            confirming: Vec::new(),
+            started: Vec::new(),
+            confirmed: Vec::new(),
+            ticked_at: now,
+        }
+    }
+
+    pub fn tick(&mut self, now: u64) {
+        if now >= self.ticked_at + TICK_MS {
+            self.ticked_at = now;
+            self.feed.tick(now);
+        }
+    }
+
+    /// Tells everybody who waits; returns how many answers came to nothing.
+    pub fn lose(self) -> u64 {
+        let waiting = self.confirming.into_iter().chain(self.confirmed);
+        let mut told = 0;
+        for confirm in waiting {
+            let _ = confirm.send(Err(Fenced));
+            told += 1;
+        }
+        told
+    }
+
+    pub fn count(&mut self, counts: &ConsumerCounts) {
+        let tally = self.feed.take_tally();
+        let add = |counter: &AtomicU64, more: u64| {
+            if more > 0 {
+                counter.fetch_add(more, Ordering::Relaxed);
+            }
+        };
+        add(&counts.delivered, tally.started);
+        add(&counts.acked, tally.acked);
+        add(&counts.nacked, tally.nacked);
+        add(&counts.retried, tally.retried);
+        add(&counts.died, tally.died);
+        add(&counts.gaps, tally.gaps);
+        add(&counts.malformed, tally.malformed);
+    }
+}

@@ -1,0 +1,358 @@
+//! Groups of workers in memory: the same contract as the scripts, in plain Rust.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, ready},
+};
+
+use super::MemoryStore;
+use crate::{
+    clock::Clock,
+    order::{Entity, Place},
+    store::{
+        Attendance, Commit, Committed, Granted, GroupId, GroupStore, Head, KeptEvents, LeaseSeen, Leased,
+        Member, PartitionId, Point, Read, Running, Start, Store, StoreError, StreamId, Streams, Switches,
+        Waiter, Wish,
+    },
+};
+
+/// How often somebody who waits looks.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+#[derive(Default)]
+pub struct MemoryGroups {
+    groups: BTreeMap<(String, String), Registered>,
+    parts: HashMap<(PartitionId, String), Part>,
+}
+
+#[derive(Default)]
+struct Registered {
+    switches: Switches,
+    members: BTreeMap<String, u64>,
+}
+
+/// What one group keeps about one partition.
+#[derive(Default)]
+struct Part {
+    floor: StreamId,
+    owner: Option<String>,
+    term: u64,
+    count: u64,
+    asked: u64,
+    running: Vec<Running>,
+    loose: Vec<StreamId>,
+    resume: HashMap<Entity, Point>,
+    held: BTreeMap<Entity, Head>,
+    kept: HashMap<(Entity, u64), Vec<u8>>,
+}
+
+fn no_group(group: &str) -> StoreError {
+    StoreError::NotExecuted(format!("NOGROUP there is no group {group}"))
+}
+
+fn name(group: &GroupId) -> (String, String) {
+    (group.topic.clone(), group.group.clone())
+}
+
+impl MemoryStore {
+    fn groups(&self) -> std::sync::MutexGuard<'_, MemoryGroups> {
+        self.groups.lock().expect("nobody panics holding it")
+    }
+
+    fn part<T>(
+        &self,
+        partition: &PartitionId,
+        group: &str,
+        act: impl FnOnce(&mut Part) -> T,
+    ) -> BoxFuture<'static, Result<T, StoreError>>
+    where
+        T: Send + 'static,
+    {
+        let mut groups = self.groups();
+        let part = groups.parts.get_mut(&(partition.clone(), group.to_owned()));
+        ready(part.map(act).ok_or_else(|| no_group(group))).boxed()
+    }
+
+    fn last_id(&self, partition: &PartitionId) -> StreamId {
+        let last = self.partitions.get(partition).and_then(|found| found.events.last().map(|entry| entry.id));
+        last.unwrap_or_default()
+    }
+}
+
+impl Part {
+    fn commit(&mut self, commit: &Commit, now_ms: u64) -> Committed {
+        if self.term != commit.term {
+            return Committed::Fenced { term: self.term };
+        }
+        self.resume.extend(commit.points.iter().cloned());
+        for (entity, number, text) in &commit.kept {
+            self.kept.insert((entity.clone(), *number), text.clone());
+        }
+        for change in &commit.heads {
+            let is = self.held.get(&change.entity).map(|head| head.state);
+            // What a person wished meanwhile stands.
+            let wish = is.filter(|is| Some(*is) != change.was);
+            if change.ends && wish.is_none() {
+                self.held.remove(&change.entity);
+            } else {
+                let head = Head { state: wish.unwrap_or(change.head.state), ..change.head.clone() };
+                self.held.insert(change.entity.clone(), head);
+            }
+        }
+        for (entity, number) in &commit.dropped {
+            self.kept.remove(&(entity.clone(), *number));
+        }
+        self.floor = commit.floor;
+        self.count += 1;
+        (self.running, self.loose) = (commit.running.clone(), commit.loose.clone());
+        Committed::Done { asked: self.asked, now_ms }
+    }
+
+    fn wish(&mut self, entity: &Entity, wish: Wish) -> Granted {
+        let (wished, fits) = wish.changes();
+        match self.held.get_mut(entity) {
+            Some(head) if !fits.contains(&head.state) => return Granted::Unfit(head.state),
+            Some(head) => (head.state, head.attempts, head.due_ms) = (wished, 0, 0),
+            None if wish == Wish::Pause => {
+                self.held.insert(entity.clone(), Head::paused());
+            }
+            None => return Granted::NotHeld,
+        }
+        self.asked += 1;
+        Granted::Done
+    }
+}
+
+struct MemoryWaiter {
+    store: MemoryStoreHandle,
+    clock: Arc<dyn Clock>,
+}
+
+/// Reads entries without owning the store.
+type MemoryStoreHandle = Arc<dashmap::DashMap<PartitionId, super::MemoryPartition>>;
+
+impl Waiter for MemoryWaiter {
+    fn wait<'a>(
+        &'a mut self,
+        after: &'a [(PartitionId, StreamId)],
+        count: usize,
+        at_most: Duration,
+    ) -> BoxFuture<'a, Result<Streams, StoreError>> {
+        async move {
+            let until = self.clock.now() + at_most;
+            loop {
+                let read = |(id, after): &(PartitionId, StreamId)| {
+                    let found = self.store.get(id)?;
+                    let from = found.events.partition_point(|entry| entry.id <= *after);
+                    let new = found.events[from..].iter().take(count);
+                    let reads: Vec<Read> =
+                        new.map(|entry| Read { id: entry.id, entry: Ok(entry.clone()) }).collect();
+                    (!reads.is_empty()).then(|| (id.clone(), reads))
+                };
+                let streams: Vec<_> = after.iter().filter_map(read).collect();
+                if !streams.is_empty() || self.clock.now() >= until {
+                    return Ok(streams);
+                }
+                self.clock.sleep(LOOK_EVERY).await;
+            }
+        }
+        .boxed()
+    }
+}
+
+impl GroupStore for MemoryStore {
+    fn register<'a>(
+        &'a self,
+        group: &'a GroupId,
+        partitions: u32,
+        start: Start,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        for index in 0..partitions {
+            let partition = PartitionId { topic: group.topic.as_str().into(), index };
+            let floor = match start {
+                Start::Beginning => StreamId::default(),
+                Start::End => self.last_id(&partition),
+                Start::After(id) => id,
+            };
+            let part = Part { floor, ..Part::default() };
+            self.groups().parts.entry((partition, group.group.clone())).or_insert(part);
+        }
+        let mut groups = self.groups();
+        let is_new = !groups.groups.contains_key(&name(group));
+        groups.groups.entry(name(group)).or_default();
+        ready(Ok(is_new)).boxed()
+    }
+
+    fn remove<'a>(&'a self, group: &'a GroupId, _: u32) -> BoxFuture<'a, Result<(), StoreError>> {
+        let mut groups = self.groups();
+        groups.groups.remove(&name(group));
+        groups.parts.retain(|(partition, of), _| *partition.topic != *group.topic || *of != group.group);
+        ready(Ok(())).boxed()
+    }
+
+    fn groups<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<Vec<(String, Switches)>, StoreError>> {
+        let groups = self.groups();
+        let of_topic = groups.groups.iter().filter(|((of, _), _)| of == topic);
+        ready(Ok(of_topic.map(|((_, group), found)| (group.clone(), found.switches)).collect())).boxed()
+    }
+
+    fn switch<'a>(
+        &'a self,
+        group: &'a GroupId,
+        switches: Switches,
+    ) -> BoxFuture<'a, Result<bool, StoreError>> {
+        let mut groups = self.groups();
+        let found = groups.groups.get_mut(&name(group)).map(|found| found.switches = switches);
+        ready(Ok(found.is_some())).boxed()
+    }
+
+    fn attend<'a>(
+        &'a self,
+        group: &'a GroupId,
+        member: &'a Member,
+    ) -> BoxFuture<'a, Result<Option<Attendance>, StoreError>> {
+        let mut groups = self.groups();
+        let attendance = groups.groups.get_mut(&name(group)).map(|found| {
+            found.members.insert(member.name.clone(), member.count);
+            let member = |(name, count): (&String, &u64)| Member { name: name.clone(), count: *count };
+            Attendance { members: found.members.iter().map(member).collect(), switches: found.switches }
+        });
+        ready(Ok(attendance)).boxed()
+    }
+
+    fn depart<'a>(&'a self, group: &'a GroupId, member: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
+        let mut groups = self.groups();
+        groups.groups.get_mut(&name(group)).map(|found| found.members.remove(member));
+        ready(Ok(())).boxed()
+    }
+
+    fn leases<'a>(
+        &'a self,
+        group: &'a GroupId,
+        partitions: u32,
+    ) -> BoxFuture<'a, Result<Vec<LeaseSeen>, StoreError>> {
+        let groups = self.groups();
+        let seen = |index| {
+            let partition = PartitionId { topic: group.topic.as_str().into(), index };
+            let part = groups.parts.get(&(partition, group.group.clone()))?;
+            Some(LeaseSeen { owner: part.owner.clone(), term: part.term, count: part.count })
+        };
+        ready(Ok((0..partitions).map_while(seen).collect())).boxed()
+    }
+
+    fn lease<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        group: &'a str,
+        owner: &'a str,
+        seen: &'a LeaseSeen,
+    ) -> BoxFuture<'a, Result<Option<Leased>, StoreError>> {
+        let now_ms = self.wall();
+        self.part(partition, group, |part| {
+            if part.owner != seen.owner || part.term != seen.term || part.count != seen.count {
+                return None;
+            }
+            (part.owner, part.count) = (Some(owner.to_owned()), 0);
+            part.term = (part.term + 1).max(now_ms);
+            Some(Leased {
+                term: part.term,
+                floor: part.floor,
+                running: part.running.clone(),
+                loose: part.loose.clone(),
+                asked: part.asked,
+                now_ms,
+            })
+        })
+    }
+
+    fn release<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        group: &'a str,
+        term: u64,
+    ) -> BoxFuture<'a, Result<(), StoreError>> {
+        self.part(partition, group, |part| {
+            if part.term == term {
+                part.owner = None;
+            }
+        })
+    }
+
+    fn commit<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        group: &'a str,
+        commit: &'a Commit,
+    ) -> BoxFuture<'a, Result<Committed, StoreError>> {
+        let now_ms = self.wall();
+        self.part(partition, group, |part| part.commit(commit, now_ms))
+    }
+
+    fn points<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        group: &'a str,
+        entities: &'a [Entity],
+    ) -> BoxFuture<'a, Result<Vec<Option<Point>>, StoreError>> {
+        self.part(partition, group, |part| {
+            entities.iter().map(|entity| part.resume.get(entity).cloned()).collect()
+        })
+    }
+
+    fn heads<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        group: &'a str,
+    ) -> BoxFuture<'a, Result<Vec<(Entity, Head)>, StoreError>> {
+        self.part(partition, group, |part| {
+            part.held.iter().map(|(entity, head)| (entity.clone(), head.clone())).collect()
+        })
+    }
+
+    fn kept<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        group: &'a str,
+        entity: &'a Entity,
+        numbers: Range<u64>,
+    ) -> BoxFuture<'a, Result<KeptEvents, StoreError>> {
+        self.part(partition, group, |part| {
+            let kept = |number| Some((number, part.kept.get(&(entity.clone(), number))?.clone()));
+            numbers.filter_map(kept).collect()
+        })
+    }
+
+    fn wish<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        group: &'a str,
+        entity: &'a Entity,
+        wish: Wish,
+    ) -> BoxFuture<'a, Result<Granted, StoreError>> {
+        self.part(partition, group, |part| part.wish(entity, wish))
+    }
+
+    fn read_on<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        after: StreamId,
+        count: usize,
+    ) -> BoxFuture<'a, Result<Vec<Read>, StoreError>> {
+        let entries = self.read(partition, Place::Events, after, count);
+        let raw = |entries: Vec<crate::store::Entry>| {
+            entries.into_iter().map(|entry| Read { id: entry.id, entry: Ok(entry) }).collect()
+        };
+        entries.map(move |entries| entries.map(raw)).boxed()
+    }
+
+    fn waiter(&self) -> Box<dyn Waiter> {
+        Box::new(MemoryWaiter { store: self.partitions.clone(), clock: self.clock.clone() })
+    }
+}

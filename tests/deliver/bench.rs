@@ -1,0 +1,1 @@
+//! How fast deliveries are, beside a plain loop.

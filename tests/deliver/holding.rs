@@ -1,0 +1,177 @@
+//! Retries, dead letters, wishes, crashes.
+
+use std::time::Duration;
+
+use seriatim::{
+    deliver::{Consumer, ConsumerOptions},
+    order::Entity,
+    store::{Granted, GroupId, HoldState, Switches, Wish},
+};
+
+use crate::world::{World, acked, eventually, next, nothing, options, shown};
+
+async fn nacked(consumer: &mut Consumer, reason: &str) -> (String, u32) {
+    let delivery = next(consumer).await;
+    let (shown, attempt) = (shown(&delivery), delivery.attempt);
+    delivery.nack(reason).await.unwrap();
+    (shown, attempt)
+}
+
+#[tokio::test]
+async fn an_event_that_fails_is_tried_again_and_holds_only_its_own_entity() {
+    for world in [World::memory().await, World::redis().await] {
+        world.publish("bad", 0..3).await;
+        let mut consumer = world.consumer(options("g")).await;
+        assert_eq!(nacked(&mut consumer, "no database").await, ("bad 0".into(), 1));
+        world.publish("good", 0..2).await;
+        world.publish("bad", 3..5).await;
+        let mut came = Vec::new();
+        for _ in 0..7 {
+            came.push(acked(&mut consumer).await);
+        }
+        let of = |entity: &str| came.iter().filter(|shown| shown.starts_with(entity)).collect::<Vec<_>>();
+        assert_eq!(of("bad"), ["bad 0", "bad 1", "bad 2", "bad 3", "bad 4"]);
+        assert_eq!(of("good"), ["good 0", "good 1"]);
+        // The hold has ended: what comes now is delivered at once, as a first attempt.
+        world.publish("bad", [5]).await;
+        let delivery = next(&mut consumer).await;
+        assert_eq!((shown(&delivery), delivery.attempt), ("bad 5".into(), 1));
+    }
+}
+
+#[tokio::test]
+async fn after_the_last_attempt_the_whole_entity_is_a_dead_letter_in_order_until_it_is_redriven() {
+    for world in [World::memory().await, World::redis().await] {
+        world.publish("bad", 0..3).await;
+        let mut consumer = world.consumer(options("g")).await;
+        for attempt in 1..=5 {
+            assert_eq!(nacked(&mut consumer, "poison").await, ("bad 0".into(), attempt));
+        }
+        world.publish("bad", 3..25).await;
+        let (id, entity) = (world.partition_of("bad"), Entity::new("bad").unwrap());
+        eventually("all of it is held", || async {
+            let heads = world.store.heads(&id, "g").await.unwrap();
+            heads.iter().any(|(_, head)| head.state == HoldState::Dead && head.next - head.first == 25)
+        })
+        .await;
+        nothing(&mut consumer, Duration::from_millis(400)).await;
+        // Another worker knows it as well.
+        consumer.close().await;
+        let mut consumer = world.consumer(options("g")).await;
+        nothing(&mut consumer, Duration::from_millis(400)).await;
+        assert_eq!(world.store.wish(&id, "g", &entity, Wish::Redrive).await.unwrap(), Granted::Done);
+        for sequence in 0..25 {
+            assert_eq!(acked(&mut consumer).await, format!("bad {sequence}"));
+            if sequence == 10 {
+                world.publish("bad", [25]).await;
+            }
+        }
+        assert_eq!(acked(&mut consumer).await, "bad 25");
+        eventually("nothing is held", || async { world.store.heads(&id, "g").await.unwrap().is_empty() })
+            .await;
+        assert_eq!(world.store.wish(&id, "g", &entity, Wish::Redrive).await.unwrap(), Granted::NotHeld);
+    }
+}
+
+#[tokio::test]
+async fn a_person_gives_one_event_up_or_all_that_is_held() {
+    for world in [World::memory().await, World::redis().await] {
+        let options = ConsumerOptions {
+            retry: seriatim::deliver::retry::RetryPolicy { attempts_max: 1, ..options("g").retry },
+            ..options("g")
+        };
+        world.publish("bad", 0..3).await;
+        let mut consumer = world.consumer(options).await;
+        nacked(&mut consumer, "poison").await;
+        let (id, entity) = (world.partition_of("bad"), Entity::new("bad").unwrap());
+        assert_eq!(world.store.wish(&id, "g", &entity, Wish::Skip).await.unwrap(), Granted::Done);
+        assert_eq!(acked(&mut consumer).await, "bad gap 0-0 skipped");
+        assert_eq!(nacked(&mut consumer, "poison").await.0, "bad 1");
+        world.publish("bad", 3..6).await;
+        eventually("all of it is held", || async {
+            let heads = world.store.heads(&id, "g").await.unwrap();
+            heads.iter().any(|(_, head)| head.state == HoldState::Dead && head.next - head.first == 5)
+        })
+        .await;
+        assert_eq!(world.store.wish(&id, "g", &entity, Wish::Drop).await.unwrap(), Granted::Done);
+        assert_eq!(acked(&mut consumer).await, "bad gap 1-5 dropped");
+        world.publish("bad", [6]).await;
+        assert_eq!(acked(&mut consumer).await, "bad 6");
+        eventually("nothing is held", || async { world.store.heads(&id, "g").await.unwrap().is_empty() })
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn an_entity_and_a_group_are_paused_and_go_on() {
+    for world in [World::memory().await, World::redis().await] {
+        let mut consumer = world.consumer(options("g")).await;
+        let (id, entity) = (world.partition_of("a"), Entity::new("a").unwrap());
+        assert_eq!(world.store.wish(&id, "g", &entity, Wish::Pause).await.unwrap(), Granted::Done);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        world.publish("a", 0..2).await;
+        world.publish("b", 0..1).await;
+        assert_eq!(acked(&mut consumer).await, "b 0");
+        nothing(&mut consumer, Duration::from_millis(300)).await;
+        assert_eq!(world.store.wish(&id, "g", &entity, Wish::Resume).await.unwrap(), Granted::Done);
+        assert_eq!((acked(&mut consumer).await, acked(&mut consumer).await), ("a 0".into(), "a 1".into()));
+
+        let group = GroupId { topic: "jobs".into(), group: "g".into() };
+        let paused = Switches { paused: true, degraded: false };
+        assert!(world.store.switch(&group, paused).await.unwrap());
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        world.publish("b", [1]).await;
+        nothing(&mut consumer, Duration::from_millis(300)).await;
+        assert!(world.store.switch(&group, Switches::default()).await.unwrap());
+        assert_eq!(acked(&mut consumer).await, "b 1");
+    }
+}
+
+#[tokio::test]
+async fn an_event_that_ends_its_worker_three_times_is_dead_and_the_others_go_on() {
+    for world in [World::memory().await, World::redis().await] {
+        world.publish("killer", 0..2).await;
+        world.publish("good", 0..1).await;
+        let mut ends = 0;
+        let mut handled = Vec::new();
+        let id = world.partition_of("killer");
+        loop {
+            let mut consumer = world.consumer(options("g")).await;
+            loop {
+                let wait = Duration::from_secs(3);
+                let Ok(Some(delivery)) = tokio::time::timeout(wait, consumer.next()).await else { break };
+                if delivery.entity == "killer" && delivery.sequence == 0 {
+                    // The process ends: nobody answers, nothing is given back.
+                    std::mem::forget(consumer.freeze());
+                    std::mem::forget(delivery);
+                    ends += 1;
+                    break;
+                }
+                handled.push(shown(&delivery));
+                delivery.ack().await.unwrap();
+            }
+            let heads = world.store.heads(&id, "g").await.unwrap();
+            if heads.iter().any(|(_, head)| head.state == HoldState::Dead) {
+                break;
+            }
+            assert!(ends < 10, "it is never given up");
+        }
+        // Once beside others, then three times alone.
+        assert_eq!(ends, 4, "{handled:?}");
+        assert_eq!(handled, ["good 0"]);
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_takes_too_long_has_failed() {
+    let world = World::redis().await;
+    world.publish("slow", [0]).await;
+    let options = ConsumerOptions { handler_max: Duration::from_millis(200), ..options("g") };
+    let mut consumer = world.consumer(options).await;
+    let first = next(&mut consumer).await;
+    let second = next(&mut consumer).await;
+    assert_eq!((first.attempt, second.attempt), (1, 2));
+    second.ack().await.unwrap();
+    first.ack().await.unwrap();
+    nothing(&mut consumer, Duration::from_millis(300)).await;
+}
