@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut compiler = protox::Compiler::new(["proto"])?;
     // Reflection serves the whole set, and proto comments become rustdoc.
     compiler.include_imports(true).include_source_info(true);
-    compiler.open_files(["seriatim/v1/ingest.proto"])?;
+    compiler.open_files(["seriatim/v1/ingest.proto", "seriatim/v1/delivery.proto"])?;
     fs::write(out.join("seriatim_descriptor.bin"), compiler.encode_file_descriptor_set())?;
 
     tonic_prost_build::configure()

@@ -1,10 +1,14 @@
 //! The command line: one file per command.
 
 mod config_args;
+mod consume;
+mod dead;
 mod degrade;
+mod delivery_json;
 mod demo;
 mod doctor;
 mod event_json;
+mod group;
 mod output;
 mod private_redis;
 mod publish;
@@ -40,6 +44,12 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Publish events from a file or standard input, one JSON object a line.
     Publish(publish::PublishArgs),
+    /// Work for a group: events in order as lines of JSON, or fed to a command.
+    Consume(consume::ConsumeArgs),
+    /// Groups of workers: list, register, remove, pause, degrade.
+    Group(group::GroupArgs),
+    /// Dead letters of a group: list, show, redrive, skip, drop.
+    Dead(dead::DeadArgs),
     /// Read a topic's streams and prove: no inversion, no unmarked gap, no duplicate.
     Verify(verify::VerifyArgs),
     /// List, show or delete topics.
@@ -89,6 +99,9 @@ pub fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Publish(args) => publish::run(args),
+        Command::Consume(args) => consume::run(args),
+        Command::Group(args) => group::run(args),
+        Command::Dead(args) => dead::run(args),
         Command::Verify(args) => verify::run(args),
         Command::Topic(args) => topic::run(args),
         Command::Skip(args) => skip::run(args),

@@ -17,7 +17,7 @@ pub struct TopicArgs {
     #[command(flatten)]
     config: ConfigArgs,
     /// The topic.
-    #[arg(long = "topic", value_name = "TOPIC", default_value = "evaluations")]
+    #[arg(id = "topic", long = "topic", value_name = "TOPIC", default_value = "evaluations", global = true)]
     pub name: String,
 }
 

@@ -4,6 +4,7 @@
 //! danger; a test keeps it equal to the defaults here. Unknown keys and impossible
 //! relations are refused with a message that says what to write instead.
 
+mod delivery;
 mod load;
 mod topic;
 mod validate;
@@ -13,6 +14,7 @@ use std::{collections::BTreeMap, time::Duration};
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    delivery::DeliveryConfig,
     load::{ENV_PREFIX, Overrides, Source, load},
     topic::{LifecycleConfig, TopicConfig},
 };
@@ -28,6 +30,7 @@ pub struct Config {
     pub store: StoreConfig,
     pub limits: Limits,
     pub fleet: Fleet,
+    pub delivery: DeliveryConfig,
     pub topics: BTreeMap<String, TopicConfig>,
 }
 
@@ -114,6 +117,7 @@ impl Config {
             ("store", self.store == new.store),
             ("limits", self.limits == new.limits),
             ("fleet", self.fleet == new.fleet),
+            ("delivery", self.delivery == new.delivery),
             ("topics", names(self) == names(new)),
         ];
         let section = sections.into_iter().find(|(_, same)| !same).map(|(key, _)| key.to_owned());
@@ -137,6 +141,7 @@ impl Default for Config {
             store: StoreConfig::default(),
             limits: Limits::default(),
             fleet: Fleet::default(),
+            delivery: DeliveryConfig::default(),
             topics: BTreeMap::from([("evaluations".to_owned(), evaluations)]),
         }
     }

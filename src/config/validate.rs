@@ -30,6 +30,7 @@ impl Config {
         self.validate_store()?;
         self.validate_limits()?;
         self.validate_fleet()?;
+        self.delivery.validate()?;
         require(!self.topics.is_empty(), "topics", || {
             "there is no topic; add a section [topics.NAME], for example [topics.evaluations]".to_owned()
         })?;

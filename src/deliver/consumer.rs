@@ -23,8 +23,9 @@ use super::{
 use crate::{
     clock::Clock,
     deliver::feed::Answer,
+    metrics::WorkerCounts,
     random::Random,
-    store::{Store, StoreError, StreamId},
+    store::{GroupId, Store, StoreError, StreamId},
 };
 
 /// Why a consumer did not start.
@@ -108,6 +109,12 @@ impl Delivery {
         self.answer_and_confirm(Answer::Nack { reason: reason.to_owned() })
     }
 
+    /// Nobody answers it any more, as if its worker had ended: it is noted as having run when
+    /// the partition changes hands.
+    pub fn abandon(mut self) {
+        self.answers = None;
+    }
+
     fn answer_and_confirm(
         &mut self,
         answer: Answer,
@@ -166,6 +173,26 @@ pub struct ConsumerCounts {
     pub dead: AtomicU64,
 }
 
+impl ConsumerCounts {
+    pub fn read(&self) -> WorkerCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        WorkerCounts {
+            started: read(&self.delivered),
+            acked: read(&self.acked),
+            nacked: read(&self.nacked),
+            retried: read(&self.retried),
+            died: read(&self.died),
+            fenced: read(&self.fenced),
+            gaps: read(&self.gaps),
+            malformed: read(&self.malformed),
+            leases_lost: read(&self.leases_lost),
+            leases: read(&self.leases),
+            held: read(&self.held),
+            dead: read(&self.dead),
+        }
+    }
+}
+
 /// A worker of a group. Dropping it lets go of everything at once, as a crash would;
 /// [`close`](Consumer::close) ends it in order.
 pub struct Consumer {
@@ -188,6 +215,8 @@ impl Consumer {
         options.validate()?;
         let record = store.record(&options.topic).await?;
         let record = record.ok_or_else(|| ConsumeError::NoTopic(options.topic.clone()))?;
+        let group = GroupId { topic: options.topic.clone(), group: options.group.clone() };
+        store.register(&group, record.partitions, options.start).await?;
         let (deliver, deliveries) = mpsc::unbounded_channel();
         let (closing, is_closing) = watch::channel(false);
         let (freezing, is_frozen) = watch::channel(false);
@@ -203,7 +232,6 @@ impl Consumer {
             counts.clone(),
             in_flight_max.clone(),
         );
-        worker.register().await?;
         let task = tokio::spawn(worker.run(is_closing, is_frozen));
         Ok(Consumer { deliveries, closing, freezing, task, counts, in_flight_max })
     }

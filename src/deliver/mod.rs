@@ -12,7 +12,7 @@ pub mod assign;
 pub mod feed;
 pub mod lease;
 pub mod retry;
-pub mod task;
+mod task;
 
 mod consumer;
 mod options;
@@ -21,4 +21,5 @@ mod worker;
 pub use self::{
     consumer::{ConsumeError, Consumer, ConsumerCounts, Delivered, Delivery, Fenced},
     options::{ConsumerOptions, OptionsError, is_name},
+    task::{GAP, KeptEvent},
 };

@@ -119,6 +119,34 @@ fn parse(text: &[u8]) -> Option<Task> {
     })
 }
 
+/// An event that is held, for people.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct KeptEvent {
+    /// `gap` if it is one.
+    pub order: String,
+    pub epoch: u64,
+    pub sequence: u64,
+    pub r#type: String,
+    pub attrs: String,
+    pub data: String,
+}
+
+impl KeptEvent {
+    pub fn parse(text: &[u8]) -> Result<Self, StoreError> {
+        let task = Task::from_text(text)?;
+        let (order, r#type, attrs, data) = match task.what {
+            What::Event { order, kind, attrs, data } => {
+                let data = String::from_utf8_lossy(&data).into_owned();
+                (order.name().to_owned(), kind.to_string(), attrs.to_string(), data)
+            }
+            What::Gap { from, reason, .. } => {
+                (GAP.to_owned(), reason.to_string(), format!("from {from}"), String::new())
+            }
+        };
+        Ok(KeptEvent { order, epoch: task.epoch.get(), sequence: task.sequence.get(), r#type, attrs, data })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -31,7 +31,7 @@ use crate::{
     clock::Clock,
     order::{Policy, Sequence},
     random::Random,
-    store::{GroupId, LeaseSeen, Leased, PartitionId, Store, StoreError, Switches, TopicRecord, Waiter},
+    store::{GroupId, LeaseSeen, Leased, PartitionId, Store, Switches, TopicRecord, Waiter},
 };
 
 /// How often time passes for the machines.
@@ -127,10 +127,6 @@ impl Worker {
             watching: Repeated::default(),
             is_closing: false,
         }
-    }
-
-    pub async fn register(&self) -> Result<(), StoreError> {
-        self.store.register(&self.group, self.partitions, self.options.start).await.map(drop)
     }
 
     pub async fn run(mut self, mut closing: watch::Receiver<bool>, mut frozen: watch::Receiver<bool>) {

@@ -6,6 +6,7 @@
 
 mod codec;
 mod connections;
+mod delivery_service;
 mod ingest_service;
 mod oversize;
 mod publish_stream;
@@ -15,6 +16,7 @@ mod wire;
 
 pub use self::{
     connections::{Connections, Listener},
+    delivery_service::DeliveryService,
     ingest_service::IngestService,
     oversize::NamesTheSetting,
     server::{SERVICE, serve},

@@ -11,7 +11,7 @@ use tonic::{
 };
 use tonic_health::pb::health_server::{Health, HealthServer};
 
-use super::{Connections, IngestService, Limits, Listener, NamesTheSetting, pb};
+use super::{Connections, DeliveryService, IngestService, Limits, Listener, NamesTheSetting, pb};
 
 /// What a client may send ahead of being read: memory that no other limit counts.
 const STREAM_WINDOW: u32 = 256 << 10;
@@ -24,11 +24,15 @@ const LOCAL_RESETS: usize = 1024;
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(30);
 const KEEPALIVE_WAIT: Duration = Duration::from_secs(10);
 
+/// A worker's answer: a number, and at most a reason.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
 pub const SERVICE: &str = <pb::ingest_server::IngestServer<IngestService> as NamedService>::NAME;
 
 /// Serves on all listeners until draining begins, then until the last client left.
 pub async fn serve(
     service: IngestService,
+    delivery: DeliveryService,
     health: HealthServer<impl Health>,
     listeners: Vec<Listener>,
     connections: Connections,
@@ -38,6 +42,8 @@ pub async fn serve(
     let ingest =
         pb::ingest_server::IngestServer::new(service).max_decoding_message_size(limits.request_bytes);
     let ingest = NamesTheSetting { inner: ingest, request_bytes: limits.request_bytes };
+    let delivery =
+        pb::delivery_server::DeliveryServer::new(delivery).max_decoding_message_size(ANSWER_BYTES_MAX);
     let reflection = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(pb::DESCRIPTOR)
@@ -61,6 +67,7 @@ pub async fn serve(
         // Older tools, grpcio's among them, still ask for this one.
         .add_service(reflection().build_v1alpha().expect("the descriptor is our own"))
         .add_service(ingest)
+        .add_service(delivery)
         .serve_with_incoming_shutdown(incoming, async move {
             let _ = draining.wait_for(|draining| *draining).await;
         })

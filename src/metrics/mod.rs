@@ -4,6 +4,7 @@
 //! classes. An entity is never a label. Handles are resolved once per topic, because
 //! looking a label set up costs ten times what counting does.
 
+mod group;
 mod topic;
 
 use std::{fmt, sync::atomic::AtomicU64};
@@ -14,7 +15,10 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-pub use self::topic::TopicMetrics;
+pub use self::{
+    group::{GroupMetrics, WorkerCounts},
+    topic::TopicMetrics,
+};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TopicLabel {
@@ -102,6 +106,8 @@ pub struct Metrics {
     pub in_flight_bytes: Gauge,
     pub connections: Gauge,
     pub streams: Gauge,
+    pub consumers: Gauge,
+    pub groups: GroupMetrics,
     pub ready: Gauge,
     resident_memory: Gauge<u64, AtomicU64>,
 }
@@ -166,6 +172,8 @@ impl Default for Metrics {
             in_flight_bytes: Gauge::default(),
             connections: Gauge::default(),
             streams: Gauge::default(),
+            consumers: Gauge::default(),
+            groups: GroupMetrics::default(),
             ready: Gauge::default(),
             resident_memory: Gauge::default(),
         };
@@ -265,6 +273,8 @@ impl Metrics {
         );
         r.register("connections", "Open gRPC connections", self.connections.clone());
         r.register("streams", "Open PublishStream calls", self.streams.clone());
+        r.register("consumers", "Open Consume calls: workers served here", self.consumers.clone());
+        self.groups.register(r);
         r.register("ready", "1 while the store answers and the process is not draining", self.ready.clone());
         r.register_with_unit(
             "resident_memory",

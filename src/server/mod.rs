@@ -10,7 +10,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     pin::pin,
-    sync::Arc,
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -26,7 +26,7 @@ use self::{fleet::FleetMember, readiness::Readiness, reload::Reloader};
 use crate::{
     clock::{Clock, SystemClock},
     config::{Config, Source},
-    grpc::{self, Connections, IngestService, Listener},
+    grpc::{self, Connections, DeliveryService, IngestService, Listener},
     ingest::{self, Ingest, Ports, Tasks},
     metrics::Metrics,
     random::Random,
@@ -102,9 +102,25 @@ pub async fn run(
     );
     let (drain, draining) = watch::channel(false);
     let service = IngestService::new(ingest.clone(), grpc_limits(&config), metrics.clone(), draining.clone());
+    let delivery = DeliveryService {
+        store: store.clone(),
+        clock: clock.clone(),
+        random: Arc::new(Mutex::new(Random::from_seed(random.draw()))),
+        config: Arc::new(config.delivery.clone()),
+        metrics: metrics.clone(),
+        draining: draining.clone(),
+        consumers: Arc::default(),
+    };
     let connections = Connections::new(config.limits.connections, metrics.clone());
-    let mut server =
-        tokio::spawn(grpc::serve(service, health, listeners, connections, draining, grpc_limits(&config)));
+    let mut server = tokio::spawn(grpc::serve(
+        service,
+        delivery,
+        health,
+        listeners,
+        connections,
+        draining,
+        grpc_limits(&config),
+    ));
     // What goes on beside, and ends without being waited for.
     let mut beside = JoinSet::new();
     beside.spawn(readiness.clone().watch_store(store, clock.clone()));

@@ -316,11 +316,14 @@ pub struct GroupMeasure {
     pub registered: bool,
     #[serde(flatten)]
     pub switches: Switches,
-    pub members: u64,
-    /// Entries not done yet, about.
-    pub behind: u64,
-    pub held: u64,
-    pub dead: u64,
+    /// Workers that showed up lately.
+    pub members: Option<u64>,
+    /// How much older the first entry that is not done is than the last one, in the partition
+    /// that is furthest behind.
+    pub behind_ms: u64,
+    /// Entities that are held, and those of them that are dead.
+    pub held: Option<u64>,
+    pub dead: Option<u64>,
 }
 
 /// Entries of several partitions.

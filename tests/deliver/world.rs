@@ -151,3 +151,18 @@ pub async fn eventually<F: Future<Output = bool>>(what: &str, mut holds: impl Fn
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+impl World {
+    /// The plain loop of the next round begins anew.
+    pub async fn forget_plain_group(&self) {
+        let url = self.redis.as_ref().unwrap().url();
+        let mut connection =
+            redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+        for index in 0..self.partitions {
+            let id = PartitionId { topic: TOPIC.into(), index };
+            let mut destroy = redis::cmd("XGROUP");
+            destroy.arg("DESTROY").arg(seriatim::store::PartitionKeys::new(&id).events).arg("plain");
+            let () = destroy.query_async(&mut connection).await.unwrap();
+        }
+    }
+}

@@ -17,6 +17,7 @@
 mod encode;
 mod entries;
 mod fleet;
+mod group_look;
 mod groups;
 mod link;
 mod look;

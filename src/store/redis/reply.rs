@@ -73,6 +73,12 @@ pub fn pairs(value: Value) -> Result<Vec<(String, String)>, StoreError> {
     }
 }
 
+/// A map whose values are not all texts.
+pub fn map(value: Value) -> Result<Vec<(String, Value)>, StoreError> {
+    let Value::Map(fields) = value else { return Err(unexpected("a map", &value)) };
+    fields.into_iter().map(|(field, value)| Ok((text(field)?, value))).collect()
+}
+
 /// The reply of `open_partition`: the header as a healthy partition has it, and whether
 /// the caller's policy is in force.
 pub fn opened(value: Value) -> Result<(String, bool), StoreError> {
