@@ -34,9 +34,10 @@ gaps: tools
 demo:
 	$(CARGO) run --locked --release -- demo
 
-# A real redis-server (or valkey-server) and redis-cli: the tests do not do without.
+# A real redis-server (or valkey-server) and redis-cli, and clients in Python and Node: the tests do not do without.
 tools:
 	@scripts/install-tools
+	@scripts/install-clients
 
 # What an event costs, with the optimised binary.
 .PHONY: speed
