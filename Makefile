@@ -3,7 +3,7 @@
 CARGO ?= cargo
 SKIPS := $(CURDIR)/target/skipped.txt
 
-.PHONY: help test lint differential gaps demo tools
+.PHONY: help test lint differential gaps demo tools clients
 
 help:
 	@echo "make test          everything: lints, unit tests, scenarios, differential test, end to end"
@@ -11,6 +11,7 @@ help:
 	@echo "make differential  the two engines against each other, STEPS=1000000 steps from SEED=1"
 	@echo "make gaps          100,000 gaps that end at once, while others publish"
 	@echo "make speed         what an event costs, with the optimised binary"
+	@echo "make clients       Python and Node with their libraries, under target/clients"
 	@echo "make demo          see it work"
 
 test: tools lint
@@ -34,9 +35,12 @@ gaps: tools
 demo:
 	$(CARGO) run --locked --release -- demo
 
-# A real redis-server (or valkey-server) and redis-cli: the tests do not do without.
-tools:
+# A real redis-server (or valkey-server) and redis-cli, and clients in Python and Node: the tests do not do without.
+tools: clients
 	@scripts/install-tools
+
+clients:
+	@scripts/install-clients
 
 # What an event costs, with the optimised binary.
 .PHONY: speed

@@ -1,0 +1,154 @@
+//! The examples of docs/plain-readers.md, run as a user runs them: against a real
+//! redis-server and the real sidecar, killed in the middle and started again, their
+//! connections cut. What they print is in order, whole, and doubled at most where they
+//! were killed.
+
+#[path = "e2e/producer.rs"]
+#[allow(dead_code, reason = "this program uses a part of it")]
+mod producer;
+#[path = "e2e/sidecar.rs"]
+#[allow(dead_code, reason = "this program uses a part of it")]
+mod sidecar;
+mod support;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Child, Command},
+};
+
+use producer::{event, publish_all, publisher};
+use sidecar::{Sidecar, eventually};
+use support::{Random, number_from_env, redis_server};
+
+const TOPIC: &str = "jobs";
+const PARTITIONS: u32 = 4;
+const ENTITIES: u64 = 300;
+const EVENTS: u64 = 10;
+const IN_ALL: usize = (ENTITIES * EVENTS) as usize;
+
+/// A reader's process, and the file that everything it prints is appended to.
+struct Reader {
+    command: Vec<String>,
+    printed: PathBuf,
+    child: Option<Child>,
+}
+
+impl Reader {
+    fn start(&mut self) {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let printed = File::options().create(true).append(true).open(&self.printed).unwrap();
+        let child = Command::new(&self.command[0])
+            .args(&self.command[1..])
+            .current_dir(root)
+            .env("NODE_PATH", root.join("target/clients/node_modules"))
+            .stdout(printed)
+            .spawn()
+            .expect("clients are needed: run `make test`, which installs them (scripts/install-clients)");
+        self.child = Some(child);
+    }
+
+    /// SIGKILL, and gone.
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+
+    /// What was printed so far: entity, sequence, stream and id of each whole line.
+    fn lines(&self) -> Vec<(String, u64, String)> {
+        let text = fs::read_to_string(&self.printed).unwrap_or_default();
+        let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        let parsed = whole.map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let word = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+        parsed
+            .map(|line| {
+                let (entity, sequence) = (word(&line["entity"]), line["sequence"].as_u64().unwrap());
+                assert_eq!(line["data"], format!("{entity}/{sequence}"), "it is that event");
+                assert_eq!(line["order"], "strict");
+                (entity, sequence, format!("{} {}", word(&line["stream"]), word(&line["id"])))
+            })
+            .collect()
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_python_example_reads_in_order_through_kills() {
+    let program = ["target/clients/venv/bin/python", "examples/plain_reader.py"];
+    reads_in_order_through_kills(program, |socket| format!("unix://{socket}")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_node_example_reads_in_order_through_kills() {
+    reads_in_order_through_kills(["node", "examples/plain_reader.js"], str::to_owned).await;
+}
+
+async fn reads_in_order_through_kills(program: [&str; 2], url: impl Fn(&str) -> String) {
+    let seed = number_from_env("SERIATIM_SEED", 1);
+    let mut random = Random::new(seed);
+    let redis = redis_server(&[]);
+    let sidecar = Sidecar::start(&redis.url(), &format!("[topics.{TOPIC}]\npartitions = {PARTITIONS}\n"));
+    let url = url(&redis.socket().display().to_string());
+    let arguments = ["--redis", &url, "--topic", TOPIC, "--group", "storage"];
+    let command = program.iter().chain(&arguments).map(|word| (*word).to_owned()).collect();
+    let printed = redis.socket().parent().unwrap().join("printed.jsonl");
+    let mut reader = Reader { command, printed, child: None };
+    reader.start();
+
+    let mut events: Vec<_> =
+        (0..ENTITIES).flat_map(|e| (0..EVENTS).map(move |s| event(&format!("job-{e}"), s))).collect();
+    random.shuffle(&mut events);
+    let to = publisher(&sidecar, TOPIC).await;
+    let publishing = tokio::spawn(async move { publish_all(&to, events, 200).await });
+
+    // Twice in the middle of its work: killed and started again; and its connections cut.
+    for share in [4, 2] {
+        eventually("some of it is read", || async { reader.lines().len() > IN_ALL / share }).await;
+        reader.kill();
+        reader.start();
+    }
+    eventually("most of it is read", || async { reader.lines().len() > IN_ALL * 3 / 4 }).await;
+    let cut = Command::new("redis-cli")
+        .arg("-s")
+        .arg(redis.socket())
+        .args(["CLIENT", "KILL", "TYPE", "normal"])
+        .output();
+    assert!(cut.unwrap().status.success());
+    let verdicts = publishing.await.unwrap();
+    assert_eq!(verdicts.values().sum::<u64>(), IN_ALL as u64, "seed {seed}: {verdicts:?}");
+    eventually("all of it is read", || async {
+        let read: BTreeMap<_, _> = reader.lines().into_iter().map(|(e, s, _)| ((e, s), ())).collect();
+        read.len() == IN_ALL
+    })
+    .await;
+    reader.kill();
+    check(&reader.lines(), seed);
+}
+
+/// Each entity in order, nothing lost; what comes twice is the last one before an
+/// interruption, so that no entity ever goes back.
+fn check(lines: &[(String, u64, String)], seed: u64) {
+    let (mut last, mut doubled): (HashMap<&str, u64>, u64) = (HashMap::new(), 0);
+    for (entity, sequence, place) in lines {
+        let next = last.get(entity.as_str()).map_or(0, |last| last + 1);
+        if next == sequence + 1 {
+            doubled += 1;
+        } else {
+            assert_eq!(*sequence, next, "seed {seed}: {entity} at {place}");
+        }
+        last.insert(entity, *sequence);
+    }
+    assert!(last.values().all(|last| *last == EVENTS - 1), "seed {seed}: something is lost");
+    assert_eq!(last.len() as u64, ENTITIES, "seed {seed}");
+    // Handled and not yet acknowledged: one entry at each kill and cut.
+    assert!(doubled <= 3, "seed {seed}: {doubled} lines are doubled");
+    println!("{} lines, {doubled} of them doubled", lines.len());
+}
