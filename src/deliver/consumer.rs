@@ -109,6 +109,11 @@ impl Delivery {
         self.answer_and_confirm(Answer::Nack { reason: reason.to_owned() })
     }
 
+    /// The same for the record: it cannot be answered.
+    pub fn described(&self) -> Delivery {
+        Delivery { entity: self.entity.clone(), content: self.content.clone(), answers: None, ..*self }
+    }
+
     /// Nobody answers it any more, as if its worker had ended: it is noted as having run when
     /// the partition changes hands.
     pub fn abandon(mut self) {

@@ -23,3 +23,4 @@ mod speed;
 mod streams;
 mod trouble;
 mod two_sidecars;
+mod workers;
