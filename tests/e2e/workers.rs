@@ -50,7 +50,7 @@ impl WorkerProcess {
         let program = Path::new(env!("CARGO_BIN_EXE_seriatim")).with_file_name("examples/recording_worker");
         let child = Command::new(&program)
             .args(["--redis", redis, "--topic", TOPIC, "--group", GROUP, "--name", &name])
-            .args(["--handler-ms", "20", "--lease-ms", &LEASE.as_millis().to_string(), "--nack-percent", "1"])
+            .args(["--handler-ms", "300", "--lease-ms", &LEASE.as_millis().to_string(), "--nack-percent", "1"])
             .arg("--journal")
             .arg(&journal)
             .stdin(Stdio::null())
@@ -108,6 +108,14 @@ async fn taken_over(owners: &Owners, name: &str, since: Instant) -> Duration {
     since.elapsed()
 }
 
+/// Waits for a moment in which it handles something, if one comes.
+async fn busy(worker: &WorkerProcess) {
+    let until = Instant::now() + LEASE;
+    while !worker.is_handling() && Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 #[derive(Default)]
 struct Faults {
     kills: u64,
@@ -144,6 +152,7 @@ async fn workers_come_and_go_and_every_event_is_handled_in_order() {
     let mut gone: Vec<WorkerProcess> = Vec::new();
     while faults.kills < kills || faults.stops < stops {
         let at = random.below(workers.len() as u64) as usize;
+        busy(&workers[at]).await;
         if faults.kills < kills && (faults.stops >= stops || random.percent(50)) {
             let mut killed = workers.remove(at);
             faults.while_handling += u64::from(killed.is_handling());
