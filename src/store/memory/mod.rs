@@ -2,10 +2,11 @@
 //!
 //! It serves the demo where there is no Redis, tests, and the other half of the
 //! differential test. Nothing in it is durable, nothing is shared with another
-//! sidecar, and nothing is ever trimmed: a partition that has
-//! [`partition::ENTRIES_MAX`] entries refuses more.
+//! sidecar. It has no groups: streams are trimmed by age and length alone. Whatever the
+//! topic says, a partition that has [`partition::ENTRIES_MAX`] entries refuses more.
 
 mod partition;
+mod trim;
 
 use std::sync::Arc;
 
@@ -19,8 +20,9 @@ use tokio::sync::broadcast;
 
 use self::partition::MemoryPartition;
 use super::{
-    Admitted, Batch, Beat, Elapsed, Entry, GapId, Measure, OpenError, PartitionId, Payload, RepairCursor,
-    Repaired, SidecarSeen, Store, StoreError, StoreKind, StreamId, TopicRecord, TopicSpec,
+    Admitted, Batch, Beat, Elapsed, Entry, Floor, GapId, Measure, OpenError, PartitionId, Payload,
+    RepairCursor, Repaired, SidecarSeen, Store, StoreError, StoreKind, StreamId, TopicRecord, TopicSpec,
+    Trimmed,
 };
 use crate::{
     clock::{Clock, SystemClock},
@@ -173,7 +175,7 @@ impl Store for MemoryStore {
         let GapId { entity, epoch, next } = gap;
         let skipped = self.call(partition, |partition, wall, effects| {
             let skipped = partition.lanes.skip(entity, *epoch, *next, wall, &partition.policy, effects);
-            partition.apply(effects, audit);
+            partition.apply(effects, audit, wall);
             Ok(skipped)
         });
         ready(skipped).boxed()
@@ -190,9 +192,22 @@ impl Store for MemoryStore {
             } else {
                 partition.lanes.restore(wall, effects);
             }
-            Ok(!partition.apply(effects, "").is_empty())
+            Ok(!partition.apply(effects, "", wall).is_empty())
         });
         ready(changed).boxed()
+    }
+
+    fn trim<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        count: usize,
+    ) -> BoxFuture<'a, Result<Trimmed, StoreError>> {
+        let wall = self.wall();
+        ready(self.with(partition, |partition| Ok(partition.trim(count, wall)))).boxed()
+    }
+
+    fn floor<'a>(&'a self, _: &'a PartitionId) -> BoxFuture<'a, Result<Option<Floor>, StoreError>> {
+        ready(Ok(None)).boxed()
     }
 
     fn announce<'a>(
@@ -312,7 +327,9 @@ impl Store for MemoryStore {
                 gaps: partition.lanes.gaps().count() as u64,
                 announced: partition.lanes.memory().announced.len() as u64,
                 degraded: partition.lanes.is_degraded(),
-                trimmed: 0,
+                full: partition.lanes.full().events,
+                late_full: partition.lanes.full().late,
+                trimmed: partition.trimmed,
             })
         });
         ready(measure).boxed()

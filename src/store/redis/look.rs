@@ -62,8 +62,8 @@ impl RedisStore {
     pub(super) async fn measure_partition(&self, partition: &PartitionId) -> Result<Measure, StoreError> {
         let keys = self.keys(partition);
         let mut query = cmd("HMGET");
-        query.arg(&keys.meta).arg("parked_bytes").arg("mode");
-        let (parked_bytes, degraded) = reply::bytes_and_mode(self.query(query).await?)?;
+        query.arg(&keys.meta).arg("parked_bytes").arg("header").arg("late_full");
+        let meta = reply::meta(self.query(query).await?)?;
         let mut info = cmd("XINFO");
         info.arg("STREAM").arg(&keys.events);
         let (entries, added) = match self.query(info).await {
@@ -77,10 +77,12 @@ impl RedisStore {
             // Hashes and sorted sets hold a sentinel.
             lanes: self.count("HLEN", &keys.lanes).await?.saturating_sub(1),
             parked: self.count("HLEN", &keys.parked).await?.saturating_sub(1),
-            parked_bytes,
+            parked_bytes: meta.parked_bytes,
             gaps: self.count("ZCARD", &keys.gaps).await?.saturating_sub(1),
             announced: self.count("ZCARD", &keys.announced).await?.saturating_sub(1),
-            degraded,
+            degraded: meta.degraded,
+            full: meta.full,
+            late_full: meta.late_full,
             trimmed: added.saturating_sub(entries),
         })
     }
