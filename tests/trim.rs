@@ -67,7 +67,7 @@ impl Bench {
 
     async fn command(&mut self, words: &[&str]) {
         let mut command = redis::cmd(words[0]);
-        words[1..].iter().for_each(|word| drop(command.arg(word)));
+        command.arg(&words[1..]);
         let _: redis::Value = command.query_async(&mut self.direct).await.unwrap();
     }
 
@@ -327,4 +327,27 @@ async fn a_call_too_soon_after_another_does_nothing_and_much_is_gone_on_with() {
     let _: () = bench.direct.del(&keys).await.unwrap();
     let _: () = bench.direct.del(topic_key("jobs")).await.unwrap();
     assert_eq!(bench.store.trim(&bench.partition, 10).await.unwrap(), Trimmed::default());
+}
+
+/// Just then it is needed: removing must not ask for memory first.
+#[tokio::test]
+async fn a_redis_that_is_out_of_memory_is_trimmed() {
+    let redis = redis_server(&["--stream-node-max-entries", "1"]);
+    let mut bench = Bench::open(&redis.url(), retention(10)).await;
+    let (ids, events) = (one_by_one(100), bench.keys.events.clone());
+    bench.fill(&events, &ids, 100).await;
+    bench.trim(1).await;
+    bench.command(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    // One that comes too early may fail, because it only writes down the time.
+    let mut left = 99;
+    for _ in 0..100 {
+        if let Ok(trimmed) = bench.store.trim(&bench.partition, 1_000).await {
+            left = trimmed.entries;
+        }
+        if left == 10 {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("{left} entries are left");
 }

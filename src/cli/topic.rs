@@ -123,11 +123,11 @@ async fn show(store: &dyn Store, topic: &str, json: bool) -> Outcome {
         }
         let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
         let floor = [or_none(&partition.floor), or_none(&partition.floor_group)];
-        [vec![index.to_string()], numbers.map(grouped).to_vec(), vec![mode], floor.to_vec()].concat()
+        [vec![index.to_string()], numbers.map(grouped).to_vec(), floor.to_vec(), vec![mode]].concat()
     };
     let rows: Vec<Vec<String>> = shown.partition_sizes.iter().enumerate().map(row).collect();
     let head = ["partition", "entries", "entities", "parked", "parked bytes", "gaps", "late", "trimmed"];
-    print_table(&[&head[..], &["mode", "done up to", "group behind"]].concat(), &rows);
+    print_table(&[&head[..], &["done up to", "group behind", "mode"]].concat(), &rows);
     Ok(())
 }
 
