@@ -64,6 +64,7 @@ impl Journal {
             Delivered::Event { order, .. } => (*order, None),
             Delivered::Gap { from, .. } => ("gap", Some(*from)),
         };
+        #[expect(clippy::disallowed_methods, reason = "journals of several processes are put in order by it")]
         let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970");
         let mut line = serde_json::json!({
             "kind": kind,

@@ -47,7 +47,8 @@ fn names() -> BTreeSet<String> {
 
 #[tokio::test]
 async fn both_engines_pass_every_scenario() {
-    let (clock, redis) = RedisClock::server(&[]);
+    // One entry a node, so that Redis trims to the entry, as the other engine does.
+    let (clock, redis) = RedisClock::server(&["--stream-node-max-entries", "1"]);
     let mut failures = Vec::new();
     for name in names() {
         let text = fs::read_to_string(folder().join(format!("{name}.txt"))).expect("a scenario can be read");

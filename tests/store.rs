@@ -63,7 +63,22 @@ async fn a_user_that_may_not_run_what_the_scripts_need_is_refused_at_the_start()
     let redis = redis_server(&[]);
     let mut admin =
         redis::Client::open(redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
-    for command in ["hdel", "zrem", "hincrby", "zadd", "hset", "hmget", "unlink", "hrandfield", "publish"] {
+    for command in [
+        "hdel",
+        "zrem",
+        "hincrby",
+        "zadd",
+        "hset",
+        "hmget",
+        "unlink",
+        "hrandfield",
+        "publish",
+        "xlen",
+        "xtrim",
+        "xinfo",
+        "xpending",
+        "hgetall",
+    ] {
         let rule = format!("-{command}");
         let mut set = redis::cmd("ACL");
         set.arg("SETUSER")

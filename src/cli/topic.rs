@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     random::Random,
-    store::{Measure, PartitionId, Store, StoreError, TopicRecord},
+    store::{Floor, Measure, PartitionId, Store, StoreError, TopicRecord},
 };
 
 #[derive(Args)]
@@ -51,7 +51,17 @@ struct Shown {
     topic: String,
     #[serde(flatten)]
     record: TopicRecord,
-    partition_sizes: Vec<Measure>,
+    partition_sizes: Vec<Partition>,
+}
+
+#[derive(Serialize)]
+struct Partition {
+    #[serde(flatten)]
+    sizes: Measure,
+    /// Up to where every group has done everything; nothing if there is no group.
+    floor: Option<String>,
+    /// The group that is furthest behind.
+    floor_group: Option<String>,
 }
 
 pub fn run(args: TopicArgs) -> Outcome {
@@ -83,7 +93,7 @@ async fn list(store: &dyn Store, json: bool) -> Outcome {
 }
 
 fn summary(shown: &Shown) -> Vec<String> {
-    let sum = |of: fn(&Measure) -> u64| grouped(shown.partition_sizes.iter().map(of).sum());
+    let sum = |of: fn(&Measure) -> u64| grouped(shown.partition_sizes.iter().map(|p| of(&p.sizes)).sum());
     vec![
         shown.topic.clone(),
         shown.record.partitions.to_string(),
@@ -104,15 +114,20 @@ async fn show(store: &dyn Store, topic: &str, json: bool) -> Outcome {
     for (field, value) in shown.record.fields() {
         println!("{field:<15} {value}");
     }
-    let row = |(index, m): (usize, &Measure)| {
+    let row = |(index, partition): (usize, &Partition)| {
+        let m = &partition.sizes;
         let numbers = [m.entries, m.lanes, m.parked, m.parked_bytes, m.gaps, m.late, m.trimmed];
-        let mode = if m.degraded { "degraded" } else { "ordered" };
-        [vec![index.to_string()], numbers.map(grouped).to_vec(), vec![mode.to_owned()]].concat()
+        let mut mode = if m.degraded { "degraded" } else { "ordered" }.to_owned();
+        for (is_so, word) in [(m.full, ",full"), (m.late_full, ",late-full")] {
+            mode += if is_so { word } else { "" };
+        }
+        let or_none = |text: &Option<String>| text.clone().unwrap_or_else(|| "-".to_owned());
+        let floor = [or_none(&partition.floor), or_none(&partition.floor_group)];
+        [vec![index.to_string()], numbers.map(grouped).to_vec(), floor.to_vec(), vec![mode]].concat()
     };
     let rows: Vec<Vec<String>> = shown.partition_sizes.iter().enumerate().map(row).collect();
-    let head =
-        ["partition", "entries", "entities", "parked", "parked bytes", "gaps", "late", "trimmed", "mode"];
-    print_table(&head, &rows);
+    let head = ["partition", "entries", "entities", "parked", "parked bytes", "gaps", "late", "trimmed"];
+    print_table(&[&head[..], &["done up to", "group behind", "mode"]].concat(), &rows);
     Ok(())
 }
 
@@ -120,14 +135,22 @@ async fn look(store: &dyn Store, topic: &str) -> Result<Option<Shown>, StoreErro
     let Some(record) = store.record(topic).await? else { return Ok(None) };
     let mut partition_sizes = Vec::new();
     for index in 0..record.partitions {
-        partition_sizes.push(store.measure(&PartitionId { topic: topic.into(), index }).await?);
+        let id = PartitionId { topic: topic.into(), index };
+        let sizes = store.measure(&id).await?;
+        let floor = match store.floor(&id).await {
+            // A deletion was interrupted; to be repeated it must not fail here.
+            Err(StoreError::NotExecuted(_)) => None,
+            answer => answer?,
+        };
+        let (floor, floor_group) = floor.map(|Floor { id, group }| (id.to_string(), group)).unzip();
+        partition_sizes.push(Partition { sizes, floor, floor_group });
     }
     Ok(Some(Shown { topic: topic.to_owned(), record, partition_sizes }))
 }
 
 async fn delete(store: &dyn Store, topic: &str, confirm: Option<&str>, json: bool) -> Outcome {
     let shown = look(store, topic).await?.ok_or_else(|| no_such_topic(topic))?;
-    let entries: u64 = shown.partition_sizes.iter().map(|m| m.entries + m.late).sum();
+    let entries: u64 = shown.partition_sizes.iter().map(|p| p.sizes.entries + p.sizes.late).sum();
     match confirm {
         Some(name) if name == topic => {}
         Some(name) => {

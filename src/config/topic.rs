@@ -6,7 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use super::ConfigError;
 use crate::{
-    order::{BreakerPolicy, LatePlace, Lifecycle, Ordering, Overflow, Policy, Retirement, Rollout, Sequence},
+    order::{
+        BreakerPolicy, LatePlace, Lifecycle, Ordering, Overflow, Policy, Retention, Retirement, Rollout,
+        Sequence,
+    },
     store::{Numbering, TopicSpec},
 };
 
@@ -40,6 +43,11 @@ pub struct TopicConfig {
     pub idle_retire_after_ms: u64,
     pub remember_for_ms: u64,
     pub announced_max: u64,
+    pub retain_ms: u64,
+    pub retain_entries: u64,
+    pub entries_max: u64,
+    pub late_retain_ms: u64,
+    pub late_max: u64,
     pub lifecycle: LifecycleConfig,
 }
 
@@ -117,6 +125,11 @@ impl Default for TopicConfig {
             idle_retire_after_ms: policy.retirement.idle_retire_after,
             remember_for_ms: policy.retirement.remember_for,
             announced_max: policy.announced_max,
+            retain_ms: policy.retention.retain_ms,
+            retain_entries: policy.retention.retain_entries,
+            entries_max: policy.retention.entries_max,
+            late_retain_ms: policy.retention.late_retain_ms,
+            late_max: policy.retention.late_max,
             lifecycle: LifecycleConfig::default(),
         }
     }
@@ -178,6 +191,13 @@ impl TopicConfig {
                 remember_for: self.remember_for_ms,
             },
             announced_max: self.announced_max,
+            retention: Retention {
+                retain_ms: self.retain_ms,
+                retain_entries: self.retain_entries,
+                entries_max: self.entries_max,
+                late_retain_ms: self.late_retain_ms,
+                late_max: self.late_max,
+            },
         }
     }
 

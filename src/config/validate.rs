@@ -21,6 +21,9 @@ const GAP_WAITS_MAX: usize = 16;
 const TIME_MAX_MS: u64 = 10 * 365 * 24 * 3_600_000;
 /// Bytes of a list together.
 const LIST_BYTES_MAX: usize = 2048;
+/// A partition's stream: below the least a few nodes of it would fill it.
+const ENTRIES_LEAST: u64 = 1_000;
+const ENTRIES_CEILING: u64 = 1_000_000_000;
 /// Names on a rollout's list, and types of a lifecycle: scripts read them in each slow call.
 const LIST_MAX: usize = 64;
 
@@ -167,6 +170,7 @@ impl TopicConfig {
             "or parked_max could never be reached",
         )?;
         self.validate_times(&key)?;
+        self.validate_retention(&key)?;
         self.validate_lists(&key)?;
         self.spec(name).map(drop)
     }
@@ -190,6 +194,8 @@ impl TopicConfig {
             ("stuck_after_ms", self.stuck_after_ms),
             ("retire_after_ms", self.retire_after_ms),
             ("remember_for_ms", self.remember_for_ms),
+            ("retain_ms", self.retain_ms),
+            ("late_retain_ms", self.late_retain_ms),
         ] {
             at_least(&key(name), value, 1)?;
             at_most(&key(name), value, TIME_MAX_MS)?;
@@ -206,6 +212,19 @@ impl TopicConfig {
             (&key("remember_for_ms"), self.remember_for_ms),
             (&key("parked_age_max_ms"), self.parked_age_max_ms),
             "or an event could outlive the memory of its entity",
+        )
+    }
+
+    fn validate_retention(&self, key: &impl Fn(&str) -> String) -> Result<(), ConfigError> {
+        at_least(&key("retain_entries"), self.retain_entries, 1)?;
+        at_least(&key("late_max"), self.late_max, 1)?;
+        at_most(&key("late_max"), self.late_max, ENTRIES_CEILING)?;
+        at_least(&key("entries_max"), self.entries_max, ENTRIES_LEAST)?;
+        at_most(&key("entries_max"), self.entries_max, ENTRIES_CEILING)?;
+        at_least_other(
+            (&key("entries_max"), self.entries_max),
+            ("twice retain_entries", self.retain_entries.saturating_mul(2)),
+            "or a partition could be full of what every group has done",
         )
     }
 
@@ -324,6 +343,10 @@ mod tests {
         assert!(topic(|t| t.gap_waits_ms.clear()).contains("1 to 16 waits"));
         assert!(topic(|t| t.gap_waits_ms = vec![0]).contains("0 is too small"));
         assert!(topic(|t| t.parked_age_max_ms = 1_000).contains("the sum of gap_waits_ms (180000)"));
+        assert!(topic(|t| t.retain_entries = 600_000).contains("twice retain_entries (1200000)"));
+        assert!(topic(|t| t.entries_max = 999).contains("write at least 1000"));
+        assert!(topic(|t| t.late_max = 0).contains("late_max: 0 is too small"));
+        assert!(topic(|t| t.retain_ms = 0).contains("retain_ms: 0 is too small"));
         assert!(topic(|t| t.rollout_percent = 101).contains("at most 100"));
         assert!(topic(|t| t.rollout_deny = vec![String::new()]).contains("an item is empty"));
         assert!(topic(|t| t.lifecycle.terminal = vec!["done".into()]).contains("needs a type to begin with"));

@@ -201,7 +201,7 @@ fn result(outcome: Outcome) -> Result<pb::Result, Failed> {
             detail,
             ..Default::default()
         }),
-        Outcome::Refused { reason, detail } => Ok(refused(reason, detail)),
+        Outcome::Refused { reason, detail } => Ok(refused(reason, detail, RETRY_AFTER_MS)),
         Outcome::Unavailable(message) => Err(Failed::Unavailable(message)),
         Outcome::Broken(message) => Err(Failed::Broken(message)),
     }
@@ -209,13 +209,15 @@ fn result(outcome: Outcome) -> Result<pb::Result, Failed> {
 
 /// How long a refused event should wait: long enough for a gap to close.
 const RETRY_AFTER_MS: u32 = 100;
+/// The same where a stream is full: streams are trimmed about once a second.
+const RETRY_AFTER_TRIM_MS: u32 = 1_000;
 
-fn refused(reason: &str, detail: String) -> pb::Result {
+fn refused(reason: &str, detail: String, retry_after_ms: u32) -> pb::Result {
     pb::Result {
         verdict: pb::Verdict::Refused.into(),
         reason: reason.to_owned(),
         detail,
-        retry_after_ms: RETRY_AFTER_MS,
+        retry_after_ms,
         ..Default::default()
     }
 }
@@ -253,8 +255,21 @@ fn decided(verdict: Verdict, id: Option<StreamId>) -> pb::Result {
             detail: format!("the entity is in epoch {epoch}; do not retry"),
             ..Default::default()
         },
-        Verdict::Refused(refusal) => refused(refusal.name(), refusal_detail(refusal)),
+        Verdict::Refused(refusal) => {
+            refused(refusal.name(), refusal_detail(refusal), retry_after_ms(refusal))
+        }
         Verdict::Again => unreachable!("an undecided event is offered again, not answered"),
+    }
+}
+
+fn retry_after_ms(refusal: Refusal) -> u32 {
+    match refusal {
+        Refusal::AheadMax
+        | Refusal::ParkedMax
+        | Refusal::ParkedBytesMax
+        | Refusal::PartitionParkedMax
+        | Refusal::PartitionParkedBytesMax => RETRY_AFTER_MS,
+        Refusal::EntriesMax | Refusal::LateMax => RETRY_AFTER_TRIM_MS,
     }
 }
 
@@ -267,6 +282,12 @@ fn refusal_detail(refusal: Refusal) -> String {
         }
         Refusal::PartitionParkedMax => "too many events of this partition wait for missing ones",
         Refusal::PartitionParkedBytesMax => "too many bytes of this partition wait for missing events",
+        Refusal::EntriesMax => {
+            "the partition's stream is full, because a group of workers is behind; `seriatim group list` shows which"
+        }
+        Refusal::LateMax => {
+            "the event is late, and the partition's stream of late events is full of young ones; read and trim it"
+        }
     };
     format!("{detail} (topic setting {})", refusal.name())
 }

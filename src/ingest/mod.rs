@@ -6,7 +6,7 @@
 //! goes away takes nothing with it.
 //!
 //! Beside it, time: [`elapse`] looks at what is due, [`live`] asks connected producers for
-//! what is missing.
+//! what is missing, [`trim`] removes what nobody needs any more.
 //!
 //! Nothing here knows gRPC, and time, store and randomness are handed in.
 
@@ -16,6 +16,7 @@ mod live;
 mod outcome;
 mod partition;
 mod request;
+mod trim;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,6 +33,7 @@ use self::{
     elapse::Ticker,
     live::Listener,
     partition::{Owner, Submission},
+    trim::Trimmer,
 };
 pub use self::{
     in_flight::{InFlight, Overloaded, Taken},
@@ -121,8 +123,9 @@ impl Ingest {
                 tasks.spawn(owner.run(queue, closed.clone()));
                 partitions.push((id, sender));
             }
+            let ids: Vec<PartitionId> = partitions.iter().map(|(id, _)| id.clone()).collect();
             let ticker = Ticker {
-                partitions: partitions.iter().map(|(id, _)| id.clone()).collect(),
+                partitions: ids.clone(),
                 ports: ports.clone(),
                 metrics: metrics.clone(),
                 random: Random::from_seed(random.draw()),
@@ -130,6 +133,9 @@ impl Ingest {
                 turns: turns.clone(),
             };
             tasks.spawn(ticker.run(closed.clone()));
+            let jitter = Random::from_seed(random.draw());
+            let trimmer = Trimmer::new(ids, ports.clone(), metrics.clone(), jitter, turns.clone());
+            tasks.spawn(trimmer.run(closed.clone()));
             let listener = Listener {
                 topic: spec.name.as_str().into(),
                 partitions: spec.partitions,

@@ -43,6 +43,13 @@ struct PartitionLabel {
     partition: u32,
 }
 
+/// `stream` is "events" or "late".
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct StreamLabel {
+    topic: String,
+    stream: &'static str,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct PathLabel {
     path: &'static str,
@@ -57,6 +64,9 @@ struct ClassLabel {
 struct OutcomeLabel {
     outcome: &'static str,
 }
+
+/// The words of the stream label.
+const STREAMS: [&str; 2] = ["events", "late"];
 
 /// The words of the verdict label; the last is for requests whose outcome the store
 /// did not tell in time.
@@ -91,6 +101,10 @@ pub struct Metrics {
     elapse_seconds: Family<TopicLabel, Histogram>,
     elapse_lanes: Family<TopicLabel, Histogram>,
     degraded: Family<PartitionLabel, Gauge>,
+    trimmed: Family<StreamLabel, Counter>,
+    entries: Family<StreamLabel, Gauge>,
+    fill_ratio: Family<TopicLabel, Gauge<f64, AtomicU64>>,
+    full: Family<StreamLabel, Gauge>,
     shadow_distance: Family<TopicLabel, Histogram>,
     shadow_wait_seconds: Family<TopicLabel, Histogram>,
     shadow_skipped: Family<TopicLabel, Counter>,
@@ -157,6 +171,10 @@ impl Default for Metrics {
             elapse_seconds: Family::new_with_constructor(seconds),
             elapse_lanes: Family::new_with_constructor(depths),
             degraded: Family::default(),
+            trimmed: Family::default(),
+            entries: Family::default(),
+            fill_ratio: Family::default(),
+            full: Family::default(),
             shadow_distance: Family::new_with_constructor(depths),
             shadow_wait_seconds: Family::new_with_constructor(waits),
             shadow_skipped: Family::default(),
@@ -232,6 +250,15 @@ impl Metrics {
         );
         r.register("elapse_lanes", "Lanes that were due in one look", self.elapse_lanes.clone());
         r.register("degraded", "1 while the partition promises no order", self.degraded.clone());
+        r.register("trimmed", "Entries trimmed by this sidecar, by stream", self.trimmed.clone());
+        r.register("entries", "Entries in the streams of all partitions", self.entries.clone());
+        r.register_with_unit(
+            "fill",
+            "Entries of the fullest partition, as a part of entries_max; from 1 on it refuses",
+            Unit::Ratios,
+            self.fill_ratio.clone(),
+        );
+        r.register("full", "Partitions whose stream is full: they refuse events", self.full.clone());
         r.register(
             "shadow_distance",
             "Shadow: how many places late an event came",
@@ -288,6 +315,7 @@ impl Metrics {
     /// The handles of one topic.
     pub fn topic(&self, topic: &str) -> TopicMetrics {
         let label = TopicLabel { topic: topic.to_owned() };
+        let of_stream = |stream| StreamLabel { topic: topic.to_owned(), stream };
         TopicMetrics {
             topic: topic.to_owned(),
             verdicts: VERDICTS.map(|verdict| {
@@ -304,6 +332,10 @@ impl Metrics {
             elapse_seconds: self.elapse_seconds.get_or_create_owned(&label),
             elapse_lanes: self.elapse_lanes.get_or_create_owned(&label),
             degraded: self.degraded.clone(),
+            trimmed: STREAMS.map(|stream| self.trimmed.get_or_create_owned(&of_stream(stream))),
+            entries: STREAMS.map(|stream| self.entries.get_or_create_owned(&of_stream(stream))),
+            full: STREAMS.map(|stream| self.full.get_or_create_owned(&of_stream(stream))),
+            fill_ratio: self.fill_ratio.get_or_create_owned(&label),
             shadow_distance: self.shadow_distance.get_or_create_owned(&label),
             shadow_wait_seconds: self.shadow_wait_seconds.get_or_create_owned(&label),
             shadow_skipped: self.shadow_skipped.get_or_create_owned(&label),

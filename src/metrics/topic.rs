@@ -1,9 +1,11 @@
 //! What is counted for one topic.
 
+use std::sync::atomic::AtomicU64;
+
 use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram};
 
-use super::{PartitionLabel, ReasonLabel, VERDICTS};
-use crate::order::Note;
+use super::{PartitionLabel, ReasonLabel, STREAMS, VERDICTS};
+use crate::{order::Note, store::Trimmed};
 
 /// The handles of one topic, shared by its partitions.
 pub struct TopicMetrics {
@@ -20,6 +22,11 @@ pub struct TopicMetrics {
     pub elapse_seconds: Histogram,
     pub elapse_lanes: Histogram,
     pub(super) degraded: Family<PartitionLabel, Gauge>,
+    /// These three for `events` and `late`.
+    pub(super) trimmed: [Counter; STREAMS.len()],
+    pub(super) entries: [Gauge; STREAMS.len()],
+    pub(super) full: [Gauge; STREAMS.len()],
+    pub(super) fill_ratio: Gauge<f64, AtomicU64>,
     pub(super) shadow_distance: Histogram,
     pub(super) shadow_wait_seconds: Histogram,
     pub(super) shadow_skipped: Counter,
@@ -60,6 +67,25 @@ impl TopicMetrics {
     pub fn set_degraded(&self, partition: u32, degraded: bool) {
         let label = PartitionLabel { topic: self.topic.clone(), partition };
         self.degraded.get_or_create(&label).set(i64::from(degraded));
+    }
+
+    pub fn count_trimmed(&self, events: u64, late: u64) {
+        self.trimmed[0].inc_by(events);
+        self.trimmed[1].inc_by(late);
+    }
+
+    /// What was last heard of each partition.
+    pub fn set_entries(&self, partitions: &[Trimmed]) {
+        let count = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let sum = |of: fn(&Trimmed) -> u64| count(partitions.iter().map(of).sum());
+        self.entries[0].set(sum(|p| p.entries));
+        self.entries[1].set(sum(|p| p.late_entries));
+        self.full[0].set(sum(|p| u64::from(p.full)));
+        self.full[1].set(sum(|p| u64::from(p.late_full)));
+        // Nothing is known of a limit of 0: the partition did not answer yet.
+        let known = partitions.iter().filter(|p| p.entries_max > 0);
+        let fill = known.map(|p| p.entries as f64 / p.entries_max as f64);
+        self.fill_ratio.set(fill.fold(0.0, f64::max));
     }
 
     pub fn count_refused(&self, reason: &'static str) {

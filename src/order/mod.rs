@@ -19,6 +19,7 @@ mod breaker;
 mod clock;
 mod effects;
 mod follow;
+mod full;
 mod identity;
 mod lane;
 mod lanes;
@@ -39,11 +40,14 @@ pub use clock::{ADVANCE_MAX_MS, PartitionClock, TICK_MS};
 pub use effects::{
     Action, Append, DegradedBy, Edge, Effects, Marker, MarkerKind, Note, Order, Place, Probe, SkipReason,
 };
+pub use full::{Full, Lengths};
 pub use identity::{Entity, EntityError, Epoch, NUMBER_MAX, NumberError, Sequence};
 pub use lane::{Event, Lane, Payload, Position};
 pub use lifecycle::Lifecycle;
 pub use partition::{Elapsed, Partition, PartitionMode};
-pub use policy::{BreakerPolicy, LatePlace, Mode, Ordering, Overflow, Policy, Retirement, Rollout};
+pub use policy::{
+    BreakerPolicy, LatePlace, Mode, Ordering, Overflow, Policy, Retention, Retirement, Rollout,
+};
 pub use ranges::{Range, Ranges};
 pub use recent::{RECENT_MAX, Recent};
 pub use retire::{Announced, Announcement, Filed, Finding, Memory, Swept};

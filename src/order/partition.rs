@@ -7,6 +7,7 @@ use super::{
     breaker::Breaker,
     clock::{CallClock, ELAPSE_MIN_MS, PartitionClock},
     effects::{Action, DegradedBy, Edge, Effects},
+    full::{Full, Lengths},
     identity::{Entity, Epoch, Sequence},
     lane::{Event, Lane, Payload, Turn},
     lanes::{Lanes, index},
@@ -72,6 +73,7 @@ pub struct Partition<P> {
     /// While it is degraded: lanes that are due before this have been told.
     pub(super) told: u64,
     pub(super) breaker: Breaker,
+    full: Full,
     pub(super) memory: Memory,
 }
 
@@ -87,6 +89,7 @@ impl<P> Default for Partition<P> {
             mode: PartitionMode::Ordered,
             told: 0,
             breaker: Breaker::default(),
+            full: Full::default(),
             memory: Memory::default(),
         }
     }
@@ -120,18 +123,21 @@ impl<P: Payload> Partition<P> {
         });
     }
 
-    /// Does what is due: at most `lanes_max` lanes, and no more than a call may append.
+    /// Does what is due: at most `lanes_max` lanes, and no more than a call may append. It
+    /// also sees whether the streams, which are so long, are full.
     pub fn elapse(
         &mut self,
         wall: u64,
         policy: &Policy,
         lanes_max: usize,
+        lengths: Lengths,
         effects: &mut Effects<P>,
     ) -> Elapsed {
         let now = self.clock.advance(wall);
         if now - self.elapsed < ELAPSE_MIN_MS {
             return Elapsed::default();
         }
+        self.full.look(lengths, policy);
         self.restore_if_calm(now, policy, effects);
         let mut due = self.lanes_due(now, lanes_max);
         let (untold, told) = self.lanes_untold(self.told.max(now + 1), lanes_max - due.len());
@@ -224,10 +230,10 @@ impl<P: Payload> Partition<P> {
         effects: &mut Effects<P>,
         act: impl FnOnce(&mut Lanes<'_, P>, &mut Turn<'_, P>),
     ) {
-        let degraded = self.is_degraded();
+        let (degraded, full) = (self.is_degraded(), self.full);
         let Partition { lanes, load, clock, gaps, due, breaker, memory, .. } = self;
         let clock = CallClock::new(clock, wall);
-        let mut turn = Turn { policy, clock, degraded, load, breaker, trouble: false, effects };
+        let mut turn = Turn { policy, clock, degraded, full, load, breaker, trouble: false, effects };
         act(&mut Lanes { lanes, gaps, due, memory }, &mut turn);
         if turn.trouble && !degraded && turn.effects.has_room(1) {
             let since = turn.clock.now();
@@ -302,6 +308,16 @@ impl<P: Payload> Partition<P> {
 
     pub fn breaker(&self) -> Breaker {
         self.breaker
+    }
+
+    /// Which of its streams were full at the last look.
+    pub fn full(&self) -> Full {
+        self.full
+    }
+
+    /// Looks at the wall clock; returns what the partition's clock says.
+    pub fn advance(&mut self, wall: u64) -> u64 {
+        self.clock.advance(wall)
     }
 
     pub fn clock(&self) -> PartitionClock {

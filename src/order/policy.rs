@@ -46,6 +46,7 @@ pub struct Policy {
     pub retirement: Retirement,
     /// Announced entities of one partition.
     pub announced_max: u64,
+    pub retention: Retention,
 }
 
 /// Whether lanes are born with a promise of order.
@@ -108,6 +109,22 @@ pub struct Retirement {
     pub idle_retire_after: u64,
     /// How long a tombstone stays, at least.
     pub remember_for: u64,
+}
+
+/// How long entries stay in a partition's streams, and how many it may have. The rules ask
+/// for the two limits; the rest is for whoever trims.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Older entries are trimmed, once every group has done them.
+    pub retain_ms: u64,
+    /// So are those beyond the newest so many.
+    pub retain_entries: u64,
+    /// At so many entries the partition is full.
+    pub entries_max: u64,
+    /// Older late events are trimmed.
+    pub late_retain_ms: u64,
+    /// At so many late events nothing more may become late.
+    pub late_max: u64,
 }
 
 /// The mode a lane is born with and keeps.
@@ -181,6 +198,13 @@ impl Default for Policy {
                 remember_for: 7 * 24 * HOUR,
             },
             announced_max: 100_000,
+            retention: Retention {
+                retain_ms: 24 * HOUR,
+                retain_entries: 100_000,
+                entries_max: 1_000_000,
+                late_retain_ms: 7 * 24 * HOUR,
+                late_max: 100_000,
+            },
         }
     }
 }

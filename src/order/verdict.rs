@@ -36,15 +36,19 @@ pub enum Refusal {
     ParkedBytesMax,
     PartitionParkedMax,
     PartitionParkedBytesMax,
+    EntriesMax,
+    LateMax,
 }
 
 impl Refusal {
-    pub const ALL: [Refusal; 5] = [
+    pub const ALL: [Refusal; 7] = [
         Refusal::AheadMax,
         Refusal::ParkedMax,
         Refusal::ParkedBytesMax,
         Refusal::PartitionParkedMax,
         Refusal::PartitionParkedBytesMax,
+        Refusal::EntriesMax,
+        Refusal::LateMax,
     ];
 
     /// The word for it on the wire and in metrics: the name of the limit.
@@ -55,6 +59,8 @@ impl Refusal {
             Refusal::ParkedBytesMax => "parked_bytes_max",
             Refusal::PartitionParkedMax => "partition_parked_max",
             Refusal::PartitionParkedBytesMax => "partition_parked_bytes_max",
+            Refusal::EntriesMax => "entries_max",
+            Refusal::LateMax => "late_max",
         }
     }
 }

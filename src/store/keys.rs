@@ -80,6 +80,8 @@ pub struct PartitionKeys {
     /// Closed lanes by age.
     pub closed: [String; BUCKETS],
     pub announced: String,
+    /// Groups of workers, each with the id up to which it has done everything in `events`.
+    pub groups: String,
 }
 
 impl PartitionKeys {
@@ -97,6 +99,7 @@ impl PartitionKeys {
             tombs: ring("tombs"),
             closed: ring("closed"),
             announced: key("announced"),
+            groups: key("groups"),
         }
     }
 
@@ -108,7 +111,7 @@ impl PartitionKeys {
 
     /// All of them, in the order in which scripts take them.
     pub fn all(&self) -> Vec<&str> {
-        let more = self.closed.iter().chain([&self.announced]).map(String::as_str);
+        let more = self.closed.iter().chain([&self.announced, &self.groups]).map(String::as_str);
         self.of_rules().into_iter().chain(more).collect()
     }
 }

@@ -12,6 +12,7 @@ mod memory;
 mod record;
 mod redis;
 mod topic;
+mod trim;
 
 use futures_util::{future::BoxFuture, stream::BoxStream};
 
@@ -27,6 +28,7 @@ pub use self::{
     record::{Entry, Payload, RecordError, StreamId},
     redis::{RedisSettings, RedisStore, ServerReport},
     topic::{Mismatch, Numbering, TopicRecord, TopicSpec, WIRE_VERSION, lists_text, policy_text},
+    trim::{Floor, Trimmed},
 };
 use crate::order::{
     Announcement, Entity, Epoch, LaneState, Note, Place, Probe, Range, Sequence, Swept, Verdict,
@@ -67,6 +69,19 @@ pub trait Store: GroupStore {
         partition: &'a PartitionId,
         lanes_max: usize,
     ) -> BoxFuture<'a, Result<Elapsed, StoreError>>;
+
+    /// Removes entries that are old, or too many, and that every group has done: at most
+    /// `count` of each stream, a thousand being a good number. Never one that a group has
+    /// not done. Any number of callers may do this at once; a call too soon after another
+    /// does nothing, unless the partition is full.
+    fn trim<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        count: usize,
+    ) -> BoxFuture<'a, Result<Trimmed, StoreError>>;
+
+    /// Up to where every group has done everything; `None` if there is no group.
+    fn floor<'a>(&'a self, partition: &'a PartitionId) -> BoxFuture<'a, Result<Option<Floor>, StoreError>>;
 
     /// Says that a producer of the entity is connected: the last wait for the gap at
     /// `next` may take longer.
@@ -347,6 +362,10 @@ pub struct Measure {
     pub announced: u64,
     /// The partition promises no order at present.
     pub degraded: bool,
+    /// The partition has `entries_max` entries and takes nothing new.
+    pub full: bool,
+    /// There are `late_max` late events, and nothing more may become late.
+    pub late_full: bool,
     /// Entries once appended to `events` and trimmed since.
     pub trimmed: u64,
 }

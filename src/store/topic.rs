@@ -6,7 +6,7 @@ use crate::order::{LatePlace, Ordering, Overflow, Policy, Sequence};
 
 /// The version of keys, layout and scripts. A store written by another one is not
 /// touched.
-pub const WIRE_VERSION: u32 = 3;
+pub const WIRE_VERSION: u32 = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TopicSpec {
@@ -117,7 +117,7 @@ pub fn policy_text(policy: &Policy) -> String {
         Overflow::Skip => "skip",
         Overflow::Refuse => "refuse",
     };
-    let (breaker, retirement) = (&policy.breaker, &policy.retirement);
+    let (breaker, retirement, retention) = (&policy.breaker, &policy.retirement, &policy.retention);
     let numbers = [
         policy.parked_max,
         policy.parked_bytes_max,
@@ -137,6 +137,11 @@ pub fn policy_text(policy: &Policy) -> String {
         retirement.idle_retire_after,
         retirement.remember_for,
         policy.announced_max,
+        retention.retain_ms,
+        retention.retain_entries,
+        retention.entries_max,
+        retention.late_retain_ms,
+        retention.late_max,
     ];
     let mut text = format!("{}:{ordering}:{late}:{overflow}", policy.first);
     numbers.iter().for_each(|number| text.push_str(&format!(":{number}")));

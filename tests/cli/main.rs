@@ -13,4 +13,5 @@ mod publishing;
 mod refused;
 mod serving;
 mod topics;
+mod trimming;
 mod verifying;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use seriatim::{
-    order::{LaneState, Mode, Note, Order, Verdict},
+    order::{Full, LaneState, Mode, Note, Order, Verdict},
     store::{Entry, Path},
 };
 
@@ -13,6 +13,8 @@ use super::pair::Seen;
 pub struct Coverage {
     pub steps: u64,
     seen: BTreeMap<String, u64>,
+    /// Which streams were full after the step before.
+    full: Full,
     /// Verdict, by the state of its lane before the call.
     verdicts: BTreeMap<(&'static str, &'static str), u64>,
 }
@@ -21,7 +23,7 @@ pub struct Coverage {
 const SEEN_MIN: u64 = 100;
 
 /// What must be seen.
-const WANTED: [&str; 50] = [
+const WANTED: [&str; 57] = [
     "verdict RELEASED",
     "verdict PARKED",
     "verdict PASSED",
@@ -35,6 +37,8 @@ const WANTED: [&str; 50] = [
     "verdict REFUSED parked_bytes_max",
     "verdict REFUSED partition_parked_max",
     "verdict REFUSED partition_parked_bytes_max",
+    "verdict REFUSED entries_max",
+    "verdict REFUSED late_max",
     "verdict AGAIN",
     "marker gap timeout",
     "marker gap overflow",
@@ -72,6 +76,11 @@ const WANTED: [&str; 50] = [
     "lane degraded",
     "lane shadow",
     "lane retired",
+    "trim removed",
+    "became full",
+    "had room again",
+    "late became full",
+    "late had room again",
 ];
 
 impl Coverage {
@@ -114,6 +123,10 @@ impl Coverage {
             });
         }
         seen.entries.iter().for_each(|entry| self.count(entry_word(entry)));
+        if seen.trimmed > 0 {
+            self.count("trim removed");
+        }
+        self.count_edges(seen.full);
         for (what, count) in
             [("found", seen.findings as u64), ("retired", seen.retired), ("forgot", seen.forgotten)]
         {
@@ -121,6 +134,22 @@ impl Coverage {
                 self.count(format!("sweep {what}"));
             }
         }
+    }
+
+    fn count_edges(&mut self, full: Full) {
+        for (stream, was, is) in [("", self.full.events, full.events), ("late ", self.full.late, full.late)] {
+            match (was, is) {
+                (false, true) => self.count(format!("{stream}became full")),
+                (true, false) => self.count(format!("{stream}had room again")),
+                (true, true) | (false, false) => {}
+            }
+        }
+        self.full = full;
+    }
+
+    /// A new history: nothing is full.
+    pub fn begin(&mut self) {
+        self.full = Full::default();
     }
 
     /// Prints what was seen, and fails if a run of the usual length missed something.
@@ -188,6 +217,8 @@ fn verdict(verdict: Verdict) -> &'static str {
         Verdict::Refused(Refusal::ParkedBytesMax) => "REFUSED parked_bytes_max",
         Verdict::Refused(Refusal::PartitionParkedMax) => "REFUSED partition_parked_max",
         Verdict::Refused(Refusal::PartitionParkedBytesMax) => "REFUSED partition_parked_bytes_max",
+        Verdict::Refused(Refusal::EntriesMax) => "REFUSED entries_max",
+        Verdict::Refused(Refusal::LateMax) => "REFUSED late_max",
         Verdict::Again => "AGAIN",
     }
 }

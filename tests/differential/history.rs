@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use seriatim::{
     order::{
         BreakerPolicy, Entity, Epoch, Event, LaneState, LatePlace, Lifecycle, NUMBER_MAX, Ordering, Overflow,
-        Policy, Position, Ranges, Retirement, Rollout, Sequence,
+        Policy, Position, Ranges, Retention, Retirement, Rollout, Sequence,
     },
     store::{Batch, GapId, MemoryStore, Numbering, Offer, PartitionId, Payload, Store, TopicSpec},
 };
@@ -94,6 +94,10 @@ impl History {
             (Kind::Troubled, 178..=182) | (Kind::Old, 410..=439) | (Kind::Calm, 0..=4) => {
                 Call::Announce { entity, within_ms: random.within(1, 2_000) }
             }
+            (Kind::Troubled, 183..=232) | (Kind::Old, 500..=529) | (Kind::Calm, 20..=39) => {
+                Call::Trim { count: random.within(1, 60) as usize }
+            }
+            (Kind::Calm, 40..=59) => Call::Elapse { lanes_max: 5 },
             (Kind::Old, 440..=499) => Call::Elapse { lanes_max: 5 },
             (Kind::Calm, 5..=19) => Call::Sweep,
             (Kind::Calm | Kind::Troubled | Kind::Old, _) => {
@@ -284,6 +288,23 @@ fn policy(random: &mut Random, first: Sequence, entities: &[Entity]) -> Policy {
             remember_for: random.within(1, 1_500),
         },
         announced_max: random.within(1, 4),
+        retention: retention(random),
+    }
+}
+
+/// Mostly enough room; in some histories streams are soon full.
+fn retention(random: &mut Random) -> Retention {
+    let (entries_max, late_max) = match random.below(100) {
+        0..=14 => (random.within(5, 60), random.within(1, 4)),
+        15..=59 => (1_000, random.within(1, 4)),
+        _ => (1_000, 1_000),
+    };
+    Retention {
+        retain_ms: if random.percent(50) { random.within(1, 20_000) } else { 1 << 40 },
+        retain_entries: random.within(1, entries_max / 2 + 1),
+        entries_max,
+        late_retain_ms: random.within(1, 3_000),
+        late_max,
     }
 }
 

@@ -13,7 +13,7 @@ use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::BoxStream};
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 use seriatim::{
     clock::Clock,
-    order::{Entity, Filed, Hand, Note, PartitionMode, Place, Probe, Ring},
+    order::{Entity, Filed, Full, Hand, Note, PartitionMode, Place, Probe, Ring},
     store::{
         Admitted, Elapsed, Entry, MemoryStore, PartitionId, PartitionKeys, RedisStore, Store, StreamId,
         TopicSpec, probe_channel,
@@ -68,6 +68,8 @@ pub struct Seen {
     pub findings: usize,
     pub retired: u64,
     pub forgotten: u64,
+    pub trimmed: u64,
+    pub full: Full,
 }
 
 /// Everything that is in a partition besides its streams.
@@ -81,6 +83,9 @@ struct Content {
     mode: String,
     told: String,
     breaker: String,
+    full: Full,
+    /// Entries of both streams.
+    lengths: (u64, u64),
 }
 
 fn read(entries: RawEntries) -> Vec<Entry> {
@@ -140,7 +145,8 @@ impl<'a> Pair<'a> {
         for (at, place, lua) in [(0, Place::Events, events), (1, Place::Late, late)] {
             seen.entries.extend(self.compare_stream(at, place, lua).await?);
         }
-        same("content", &self.rust_content(), &content)?;
+        same("content", &self.rust_content().await, &content)?;
+        seen.full = content.full;
         if seen.notes.contains(&Note::Probed) {
             let lua = self.lua_probes().await;
             let rust = std::iter::from_fn(|| self.probes.0.next().now_or_never().flatten());
@@ -196,6 +202,11 @@ impl<'a> Pair<'a> {
                 (seen.findings, seen.retired, seen.forgotten) =
                     (lua.findings.len(), lua.retired, lua.forgotten);
             }
+            Call::Trim { count } => {
+                let (rust, lua) = both!(trim(id, *count));
+                same("trimmed", &rust, &lua)?;
+                seen.trimmed = lua.events + lua.late;
+            }
             Call::Policy(policy) => {
                 self.topic.policy = (**policy).clone();
                 both!(open(&self.topic));
@@ -204,7 +215,8 @@ impl<'a> Pair<'a> {
         Ok(seen)
     }
 
-    fn rust_content(&self) -> Content {
+    async fn rust_content(&self) -> Content {
+        let measure = self.memory.measure(&self.partition).await.unwrap();
         self.memory.inspect(&self.partition, |partition| {
             let (clock, breaker) = (partition.clock(), partition.breaker());
             Content {
@@ -218,6 +230,8 @@ impl<'a> Pair<'a> {
                 },
                 told: partition.told().to_string(),
                 breaker: format!("{},{}", breaker.level, breaker.at),
+                full: partition.full(),
+                lengths: (measure.entries, measure.late),
             }
         })
     }
@@ -230,18 +244,22 @@ impl<'a> Pair<'a> {
         pipe.cmd("ZRANGE").arg(&keys.gaps).arg(0).arg(-2).arg("WITHSCORES");
         pipe.cmd("HLEN").arg(&keys.parked);
         pipe.cmd("HMGET").arg(&keys.meta).arg("parked_bytes").arg("clock").arg("mode");
-        pipe.cmd("HMGET").arg(&keys.meta).arg("told").arg("breaker");
+        pipe.cmd("HMGET").arg(&keys.meta).arg("told").arg("breaker").arg("header").arg("late_full");
+        pipe.cmd("XLEN").arg(&keys.events).cmd("XLEN").arg(&keys.late);
         pipe.cmd("XRANGE").arg(&keys.events).arg(format!("({events}")).arg("+");
         pipe.cmd("XRANGE").arg(&keys.late).arg(format!("({late}")).arg("+");
         type Meta = (u64, String, String);
-        type More = (String, String);
+        type More = (String, String, String, u64);
         type Replies =
-            (BTreeMap<String, String>, Vec<(String, f64)>, u64, Meta, More, RawEntries, RawEntries);
-        let (mut lanes, gaps, parked, (bytes, clock, mode), (told, breaker), events, late): Replies =
+            (BTreeMap<String, String>, Vec<(String, f64)>, u64, Meta, More, u64, u64, RawEntries, RawEntries);
+        let (mut lanes, gaps, parked, (bytes, clock, mode), more, of_events, of_late, events, late): Replies =
             pipe.query_async(&mut self.direct).await.unwrap();
+        let (told, breaker, header, late_full) = more;
         lanes.remove("");
         let gaps = gaps.into_iter().map(|(entity, due)| (entity, due as u64)).collect();
-        let content = Content { lanes, gaps, parked: (parked - 1, bytes), clock, mode, told, breaker };
+        let full = Full { events: header.rsplit('|').next().unwrap().contains('f'), late: late_full == 1 };
+        let (parked, lengths) = ((parked - 1, bytes), (of_events, of_late));
+        let content = Content { lanes, gaps, parked, clock, mode, told, breaker, full, lengths };
         (content, read(events), read(late))
     }
 

@@ -26,6 +26,9 @@ pub enum Call {
         within_ms: u64,
     },
     Sweep,
+    Trim {
+        count: usize,
+    },
     /// The topic is opened with another policy.
     Policy(Box<Policy>),
 }
@@ -41,6 +44,7 @@ impl Step {
             Call::SetDegraded(false) => "restore".to_owned(),
             Call::Announce { entity, within_ms } => format!("announce {entity:?} {within_ms}"),
             Call::Sweep => "sweep".to_owned(),
+            Call::Trim { count } => format!("trim {count}"),
             Call::Policy(policy) => format!("policy {policy:?}"),
         };
         format!("  clock {:+} {call}", self.clock_ms)

@@ -50,7 +50,14 @@ impl WorkerProcess {
         let program = Path::new(env!("CARGO_BIN_EXE_seriatim")).with_file_name("examples/recording_worker");
         let child = Command::new(&program)
             .args(["--redis", redis, "--topic", TOPIC, "--group", GROUP, "--name", &name])
-            .args(["--handler-ms", "300", "--lease-ms", &LEASE.as_millis().to_string(), "--nack-percent", "1"])
+            .args([
+                "--handler-ms",
+                "300",
+                "--lease-ms",
+                &LEASE.as_millis().to_string(),
+                "--nack-percent",
+                "1",
+            ])
             .arg("--journal")
             .arg(&journal)
             .stdin(Stdio::null())

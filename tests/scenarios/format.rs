@@ -74,6 +74,7 @@ pub enum Deed {
         within_ms: u64,
     },
     Sweep,
+    Trim,
     /// Time passes, and every two ticks somebody sweeps.
     Age(u64),
 }
@@ -93,6 +94,8 @@ pub enum View {
     Noted,
     Probed,
     Announced,
+    /// Streams that are full.
+    Full,
 }
 
 impl Scenario {
@@ -169,7 +172,7 @@ impl Reader {
             "wait" => Act::Wait(number(rest)?),
             "extend" => Act::Extend(gap_of(&rest.split_whitespace().collect::<Vec<_>>())?),
             "counted" => counted(rest)?,
-            "elapse" | "skip" | "degrade" | "restore" | "announce" | "sweep" | "age" => {
+            "elapse" | "skip" | "degrade" | "restore" | "announce" | "sweep" | "trim" | "age" => {
                 let (deed, expected) = halves(content, "->")?;
                 let words: Vec<&str> = deed.split_whitespace().collect();
                 Act::Do { deed: deed_of(&words)?, expected: list(expected) }
@@ -228,6 +231,7 @@ fn deed_of(words: &[&str]) -> Result<Deed, String> {
             Deed::Announce { entity: entity_of(entity)?, within_ms: number(within)? }
         }
         ["sweep"] => Deed::Sweep,
+        ["trim"] => Deed::Trim,
         ["age", ms] => Deed::Age(number(ms)?),
         other => return Err(format!("nobody can do {:?}", other.join(" "))),
     })
@@ -245,6 +249,7 @@ fn view_of(words: &[&str]) -> Result<View, String> {
         ["noted"] => View::Noted,
         ["probed"] => View::Probed,
         ["announced"] => View::Announced,
+        ["full"] => View::Full,
         other => return Err(format!("nobody can look at {:?}", other.join(" "))),
     })
 }

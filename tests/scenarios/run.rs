@@ -167,6 +167,7 @@ impl Bench<'_, '_> {
                 show::announcement(store.announce(partition, entity, *within_ms).await?)
             }
             Deed::Sweep => return Ok(show::swept(&store.sweep(partition, LOOK_MAX, None).await?)),
+            Deed::Trim => return Ok(show::trimmed(&store.trim(partition, LOOK_MAX).await?)),
             Deed::Elapse { .. } | Deed::Age(_) => unreachable!("see above"),
         };
         Ok(vec![answer.to_owned()])
@@ -191,6 +192,7 @@ impl Bench<'_, '_> {
             View::Announced => {
                 vec![self.store().measure(&self.engine.partition).await?.announced.to_string()]
             }
+            View::Full => show::full(&self.store().measure(&self.engine.partition).await?),
         })
     }
 

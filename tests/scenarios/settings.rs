@@ -11,6 +11,7 @@ pub fn set(topic: &mut TopicSpec, setting: &str) -> Result<(), String> {
     let (name, value) = setting.split_once('=').ok_or("a setting is written name=value")?;
     let policy = &mut topic.policy;
     let (rollout, times) = (&mut policy.rollout, &mut policy.retirement);
+    let retention = &mut policy.retention;
     let limit = match name {
         "parked_max" => &mut policy.parked_max,
         "parked_bytes_max" => &mut policy.parked_bytes_max,
@@ -27,6 +28,11 @@ pub fn set(topic: &mut TopicSpec, setting: &str) -> Result<(), String> {
         "retire_after" => &mut times.retire_after,
         "idle_retire_after" => &mut times.idle_retire_after,
         "remember_for" => &mut times.remember_for,
+        "retain_ms" => &mut retention.retain_ms,
+        "retain_entries" => &mut retention.retain_entries,
+        "entries_max" => &mut retention.entries_max,
+        "late_retain_ms" => &mut retention.late_retain_ms,
+        "late_max" => &mut retention.late_max,
         _ => return set_other(topic, name, value),
     };
     *limit = number(value)?;

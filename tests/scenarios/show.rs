@@ -2,7 +2,7 @@
 
 use seriatim::{
     order::{Announcement, Finding, Note, Order, Probe, Swept, Verdict},
-    store::{Elapsed, Entry},
+    store::{Elapsed, Entry, Measure, Trimmed},
 };
 
 pub fn verdict(verdict: Verdict) -> String {
@@ -121,6 +121,19 @@ pub fn announcement(announcement: Announcement) -> &'static str {
         Announcement::Begun => "begun",
         Announcement::Full => "full",
     }
+}
+
+pub fn trimmed(trimmed: &Trimmed) -> Vec<String> {
+    if !trimmed.ran {
+        return vec!["early".to_owned()];
+    }
+    let counts = [("events", trimmed.events), ("late", trimmed.late)].into_iter();
+    counts.filter(|(_, count)| *count > 0).map(|(what, count)| format!("{what} {count}")).collect()
+}
+
+pub fn full(measure: &Measure) -> Vec<String> {
+    let streams = [("events", measure.full), ("late", measure.late_full)].into_iter();
+    streams.filter(|(_, full)| *full).map(|(stream, _)| stream.to_owned()).collect()
 }
 
 pub fn swept(swept: &Swept) -> Vec<String> {

@@ -6,7 +6,8 @@ use super::{Feed, LARGE_GAP, Line};
 use crate::{
     deliver::task::{Content, Task, What},
     order::{
-        Action, Effects, Entity, Event, Marker, MarkerKind, Order, Position, Sequence, SkipReason, Verdict,
+        Action, Effects, Entity, Event, Lengths, Marker, MarkerKind, Order, Position, Sequence, SkipReason,
+        Verdict,
     },
     store::{Entry, Point, Read},
 };
@@ -171,7 +172,8 @@ impl Feed {
     /// Lets time pass: gaps end, what is told to pass passes.
     pub(super) fn elapse_lanes(&mut self, now: u64) {
         let mut effects = Effects::new(u64::MAX);
-        self.lanes.elapse(now, &self.policy, usize::MAX, &mut effects);
+        // A worker's lanes append to no stream that could be full.
+        self.lanes.elapse(now, &self.policy, usize::MAX, Lengths::default(), &mut effects);
         self.enqueue_all(effects);
     }
 

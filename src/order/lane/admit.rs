@@ -52,6 +52,9 @@ impl<P: Payload> Lane<P> {
             let same = waiting.payload.same_as(&event.payload);
             return if same { Verdict::Duplicate { sequence } } else { Verdict::Conflict };
         }
+        if let Some(refusal) = turn.full.refusal(Place::Events) {
+            return Verdict::Refused(refusal);
+        }
         if sequence > self.next {
             let size = event.payload.size();
             if let Some(refusal) = refusal(sequence, self.next, &self.parked, size, turn) {
@@ -106,15 +109,18 @@ impl<P: Payload> Lane<P> {
         if !self.missing.contains(sequence) {
             return Verdict::Duplicate { sequence };
         }
+        let place = match turn.policy.late {
+            LatePlace::Aside => Place::Late,
+            LatePlace::Inline => Place::Events,
+        };
+        if let Some(refusal) = turn.full.refusal(place) {
+            return Verdict::Refused(refusal);
+        }
         if !turn.effects.has_room(1) {
             return Verdict::Again;
         }
         self.missing.remove(sequence);
         self.missing.merge_down();
-        let place = match turn.policy.late {
-            LatePlace::Aside => Place::Late,
-            LatePlace::Inline => Place::Events,
-        };
         self.append(place, Order::Late, sequence, event.payload, turn);
         self.closed |= event.terminal;
         Verdict::Late { sequence }
@@ -123,6 +129,9 @@ impl<P: Payload> Lane<P> {
     fn admit_assigned(&mut self, id: u64, event: Event<P>, turn: &mut Turn<'_, P>) -> Verdict {
         if let Some(sequence) = self.recent.find(id, self.next) {
             return Verdict::Duplicate { sequence };
+        }
+        if let Some(refusal) = turn.full.refusal(Place::Events) {
+            return Verdict::Refused(refusal);
         }
         if !turn.effects.has_room(1) {
             return Verdict::Again;
@@ -137,6 +146,7 @@ impl<P: Payload> Lane<P> {
     /// before anything moves, so that a refused event changes nothing.
     fn refusal_after_rebase(&self, event: &Event<P>, turn: &Turn<'_, P>) -> Option<Refusal> {
         match event.position {
+            _ if turn.full.events => turn.full.refusal(Place::Events),
             Position::Given(sequence) if sequence > turn.policy.first && !self.passes() => {
                 let nothing = Parked::<P>::default();
                 refusal(sequence, turn.policy.first, &nothing, event.payload.size(), turn)

@@ -20,6 +20,7 @@ use super::{
     breaker::Breaker,
     clock::CallClock,
     effects::{Effects, Note, Probe, SkipReason},
+    full::Full,
     identity::{Entity, Epoch, Sequence},
     parked::Parked,
     partition::Load,
@@ -65,6 +66,8 @@ pub(super) struct Turn<'a, P> {
     pub clock: CallClock<'a>,
     /// The partition is degraded.
     pub degraded: bool,
+    /// Which of its streams are full.
+    pub full: Full,
     pub load: &'a mut Load,
     pub breaker: &'a mut Breaker,
     /// A skip in this call spoke of trouble.

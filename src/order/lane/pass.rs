@@ -3,7 +3,7 @@
 
 use super::{
     super::{
-        effects::{Note, Order, SkipReason},
+        effects::{Note, Order, Place, SkipReason},
         identity::Sequence,
         policy::Mode,
         state::{Shadow, ShadowGap},
@@ -21,6 +21,9 @@ impl<P: Payload> Lane<P> {
         }
         if self.unmarked.is_some_and(|from| sequence < from) {
             return self.admit_below_next(sequence, event, turn);
+        }
+        if let Some(refusal) = turn.full.refusal(Place::Events) {
+            return Verdict::Refused(refusal);
         }
         if !turn.effects.has_room(1) {
             return Verdict::Again;

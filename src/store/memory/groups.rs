@@ -17,9 +17,9 @@ use crate::{
     clock::Clock,
     order::{Entity, Place},
     store::{
-        Attendance, Commit, Committed, Granted, GroupId, GroupStore, Head, KeptEvents, LeaseSeen, Leased,
-        Member, PartitionId, Point, Read, Running, Start, Store, StoreError, StreamId, Streams, Switches,
-        Waiter, Wish,
+        Attendance, Commit, Committed, Floor, Granted, GroupId, GroupStore, Head, KeptEvents, LeaseSeen,
+        Leased, Member, PartitionId, Point, Read, Running, Start, Store, StoreError, StreamId, Streams,
+        Switches, Waiter, Wish,
     },
 };
 
@@ -78,6 +78,14 @@ impl MemoryStore {
         let mut groups = self.groups();
         let part = groups.parts.get_mut(&(partition.clone(), group.to_owned()));
         ready(part.map(act).ok_or_else(|| no_group(group))).boxed()
+    }
+
+    /// The group that is furthest behind in a partition, and how far it is.
+    pub(super) fn least_floor(&self, partition: &PartitionId) -> Option<Floor> {
+        let groups = self.groups();
+        let of_partition = groups.parts.iter().filter(|((of, _), _)| of == partition);
+        let floors = of_partition.map(|((_, group), part)| Floor { id: part.floor, group: group.clone() });
+        floors.min_by(|a, b| (a.id, &a.group).cmp(&(b.id, &b.group)))
     }
 
     fn last_id(&self, partition: &PartitionId) -> StreamId {

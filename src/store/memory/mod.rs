@@ -2,11 +2,11 @@
 //!
 //! It serves the demo where there is no Redis, tests, and the other half of the
 //! differential test. Nothing in it is durable, nothing is shared with another
-//! sidecar, and nothing is ever trimmed: a partition that has
-//! [`partition::ENTRIES_MAX`] entries refuses more.
+//! sidecar. Whatever the topic says, a partition that has [`partition::ENTRIES_MAX`] entries refuses more.
 
 mod groups;
 mod partition;
+mod trim;
 
 use std::sync::{Arc, Mutex};
 
@@ -20,8 +20,9 @@ use tokio::sync::broadcast;
 
 use self::{groups::MemoryGroups, partition::MemoryPartition};
 use super::{
-    Admitted, Batch, Beat, Elapsed, Entry, GapId, Measure, OpenError, PartitionId, Payload, RepairCursor,
-    Repaired, SidecarSeen, Store, StoreError, StoreKind, StreamId, TopicRecord, TopicSpec,
+    Admitted, Batch, Beat, Elapsed, Entry, Floor, GapId, Measure, OpenError, PartitionId, Payload,
+    RepairCursor, Repaired, SidecarSeen, Store, StoreError, StoreKind, StreamId, TopicRecord, TopicSpec,
+    Trimmed,
 };
 use crate::{
     clock::{Clock, SystemClock},
@@ -181,7 +182,7 @@ impl Store for MemoryStore {
         let GapId { entity, epoch, next } = gap;
         let skipped = self.call(partition, |partition, wall, effects| {
             let skipped = partition.lanes.skip(entity, *epoch, *next, wall, &partition.policy, effects);
-            partition.apply(effects, audit);
+            partition.apply(effects, audit, wall);
             Ok(skipped)
         });
         ready(skipped).boxed()
@@ -198,9 +199,22 @@ impl Store for MemoryStore {
             } else {
                 partition.lanes.restore(wall, effects);
             }
-            Ok(!partition.apply(effects, "").is_empty())
+            Ok(!partition.apply(effects, "", wall).is_empty())
         });
         ready(changed).boxed()
+    }
+
+    fn trim<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        count: usize,
+    ) -> BoxFuture<'a, Result<Trimmed, StoreError>> {
+        let (wall, floor) = (self.wall(), self.least_floor(partition));
+        ready(self.with(partition, |partition| Ok(partition.trim(count, wall, floor)))).boxed()
+    }
+
+    fn floor<'a>(&'a self, partition: &'a PartitionId) -> BoxFuture<'a, Result<Option<Floor>, StoreError>> {
+        ready(Ok(self.least_floor(partition))).boxed()
     }
 
     fn announce<'a>(
@@ -320,7 +334,9 @@ impl Store for MemoryStore {
                 gaps: partition.lanes.gaps().count() as u64,
                 announced: partition.lanes.memory().announced.len() as u64,
                 degraded: partition.lanes.is_degraded(),
-                trimmed: 0,
+                full: partition.lanes.full().events,
+                late_full: partition.lanes.full().late,
+                trimmed: partition.trimmed,
             })
         });
         ready(measure).boxed()

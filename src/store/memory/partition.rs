@@ -2,8 +2,8 @@
 
 use crate::{
     order::{
-        Action, Edge, Effects, Entity, Epoch, Marker, MarkerKind, Order, Partition, Place, Policy, Sequence,
-        SkipReason, Verdict,
+        Action, Edge, Effects, Entity, Epoch, Lengths, Marker, MarkerKind, Order, Partition, Place, Policy,
+        Sequence, SkipReason, Verdict,
     },
     store::{Admitted, Batch, Decision, Elapsed, Entry, Path, Payload, StoreError, StreamId},
 };
@@ -17,7 +17,12 @@ pub struct MemoryPartition {
     pub lanes: Partition<Payload>,
     pub events: Vec<Entry>,
     pub late: Vec<Entry>,
-    last_id: u64,
+    /// Of each stream, as Redis gives them.
+    last_ids: [StreamId; 2],
+    /// When trimming was last done, on the partition clock.
+    pub trimmed_at: u64,
+    /// Entries trimmed from `events` so far.
+    pub trimmed: u64,
 }
 
 impl MemoryPartition {
@@ -45,7 +50,7 @@ impl MemoryPartition {
             decided.push((verdict, own_entry(entity, verdict, &effects.actions, from)));
             from = effects.actions.len();
         });
-        let ids = self.apply(effects, "");
+        let ids = self.apply(effects, "", wall);
         let again = decided.iter().any(|(verdict, _)| *verdict == Verdict::Again);
         let decision =
             |(verdict, at): (Verdict, Option<usize>)| Decision { verdict, id: at.map(|at| ids[at]) };
@@ -60,8 +65,9 @@ impl MemoryPartition {
     }
 
     pub fn elapse(&mut self, lanes_max: usize, wall: u64, effects: &mut Effects<Payload>) -> Elapsed {
-        let elapsed = self.lanes.elapse(wall, &self.policy, lanes_max, effects);
-        self.apply(effects, "");
+        let lengths = Lengths { events: self.events.len() as u64, late: self.late.len() as u64 };
+        let elapsed = self.lanes.elapse(wall, &self.policy, lanes_max, lengths, effects);
+        self.apply(effects, "", wall);
         Elapsed {
             ran: elapsed.ran,
             lanes: elapsed.lanes,
@@ -73,20 +79,24 @@ impl MemoryPartition {
         }
     }
 
-    pub fn apply(&mut self, effects: &mut Effects<Payload>, audit: &str) -> Vec<StreamId> {
+    pub fn apply(&mut self, effects: &mut Effects<Payload>, audit: &str, wall: u64) -> Vec<StreamId> {
         let actions = std::mem::take(&mut effects.actions);
-        actions.into_iter().map(|action| self.write(action, audit)).collect()
+        actions.into_iter().map(|action| self.write(action, audit, wall)).collect()
     }
 
-    fn write(&mut self, action: Action<Payload>, audit: &str) -> StreamId {
-        self.last_id += 1;
-        let id = StreamId { milliseconds: self.last_id, counter: 0 };
+    fn write(&mut self, action: Action<Payload>, audit: &str, wall: u64) -> StreamId {
+        let place = match &action {
+            Action::Append(append) => append.place,
+            Action::Mark(_) | Action::Edge(_) => Place::Events,
+        };
+        let (stream, last_id) = match place {
+            Place::Events => (&mut self.events, &mut self.last_ids[0]),
+            Place::Late => (&mut self.late, &mut self.last_ids[1]),
+        };
+        let id = next_id(*last_id, wall);
+        *last_id = id;
         match action {
             Action::Append(append) => {
-                let stream = match append.place {
-                    Place::Events => &mut self.events,
-                    Place::Late => &mut self.late,
-                };
                 stream.push(Entry {
                     id,
                     entity: append.entity.to_string(),
@@ -98,11 +108,19 @@ impl MemoryPartition {
                     data: append.payload.data,
                 });
             }
-            Action::Mark(marker) => self.events.push(marker_entry(id, marker, audit)),
-            Action::Edge(edge) => self.events.push(edge_entry(id, edge)),
+            Action::Mark(marker) => stream.push(marker_entry(id, marker, audit)),
+            Action::Edge(edge) => stream.push(edge_entry(id, edge)),
         }
         id
     }
+}
+
+/// The time, or what follows the last one if the clock did not move on.
+fn next_id(last: StreamId, wall: u64) -> StreamId {
+    if wall > last.milliseconds {
+        return StreamId { milliseconds: wall, counter: 0 };
+    }
+    StreamId { counter: last.counter + 1, ..last }
 }
 
 fn marker_entry(id: StreamId, marker: Marker, audit: &str) -> Entry {

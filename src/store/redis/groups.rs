@@ -43,7 +43,7 @@ impl RedisStore {
         Ok(reply::number(self.query(note).await?)? == 1)
     }
 
-    async fn remove_group(&self, group: &GroupId, partitions: u32) -> Result<(), StoreError> {
+    pub(super) async fn remove_group(&self, group: &GroupId, partitions: u32) -> Result<(), StoreError> {
         let mut forget = cmd("HDEL");
         forget.arg(groups_key(&group.topic)).arg(&group.group);
         self.query(forget).await?;
@@ -62,7 +62,7 @@ impl RedisStore {
         Ok(())
     }
 
-    async fn list_groups(&self, topic: &str) -> Result<Vec<(String, Switches)>, StoreError> {
+    pub(super) async fn list_groups(&self, topic: &str) -> Result<Vec<(String, Switches)>, StoreError> {
         let mut query = cmd("HGETALL");
         query.arg(groups_key(topic));
         let mut groups: Vec<(String, Switches)> = reply::pairs(self.query(query).await?)?

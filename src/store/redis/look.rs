@@ -6,8 +6,8 @@ use super::{RedisStore, entries, reply};
 use crate::{
     order::Place,
     store::{
-        Entry, Measure, PartitionId, StoreError, StreamId, TopicRecord,
-        keys::{PartitionKeys, TOPIC_PATTERN, topic_key, topic_of_key},
+        Entry, GroupId, Measure, PartitionId, StoreError, StreamId, TopicRecord,
+        keys::{PartitionKeys, TOPIC_PATTERN, groups_key, topic_key, topic_of_key},
     },
 };
 
@@ -62,8 +62,8 @@ impl RedisStore {
     pub(super) async fn measure_partition(&self, partition: &PartitionId) -> Result<Measure, StoreError> {
         let keys = self.keys(partition);
         let mut query = cmd("HMGET");
-        query.arg(&keys.meta).arg("parked_bytes").arg("mode");
-        let (parked_bytes, degraded) = reply::bytes_and_mode(self.query(query).await?)?;
+        query.arg(&keys.meta).arg("parked_bytes").arg("header").arg("late_full");
+        let meta = reply::meta(self.query(query).await?)?;
         let mut info = cmd("XINFO");
         info.arg("STREAM").arg(&keys.events);
         let (entries, added) = match self.query(info).await {
@@ -77,10 +77,12 @@ impl RedisStore {
             // Hashes and sorted sets hold a sentinel.
             lanes: self.count("HLEN", &keys.lanes).await?.saturating_sub(1),
             parked: self.count("HLEN", &keys.parked).await?.saturating_sub(1),
-            parked_bytes,
+            parked_bytes: meta.parked_bytes,
             gaps: self.count("ZCARD", &keys.gaps).await?.saturating_sub(1),
             announced: self.count("ZCARD", &keys.announced).await?.saturating_sub(1),
-            degraded,
+            degraded: meta.degraded,
+            full: meta.full,
+            late_full: meta.late_full,
             trimmed: added.saturating_sub(entries),
         })
     }
@@ -90,9 +92,12 @@ impl RedisStore {
         // The record in the middle: before it, so that an interrupted deletion can be
         // repeated; after it, because a sidecar that is still running may have made
         // a partition anew meanwhile.
+        for (group, _) in self.list_groups(topic).await? {
+            self.remove_group(&GroupId { topic: topic.to_owned(), group }, record.partitions).await?;
+        }
         self.unlink_partitions(topic, record.partitions).await?;
         let mut unlink = cmd("UNLINK");
-        unlink.arg(topic_key(topic));
+        unlink.arg(topic_key(topic)).arg(groups_key(topic));
         self.query(unlink).await?;
         self.unlink_partitions(topic, record.partitions).await
     }

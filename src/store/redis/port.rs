@@ -7,8 +7,8 @@ use super::RedisStore;
 use crate::{
     order::{Announcement, Entity, LaneState, Place, Probe, Range, Swept},
     store::{
-        Admitted, Batch, Beat, Elapsed, Entry, GapId, Measure, OpenError, PartitionId, RepairCursor,
-        Repaired, SidecarSeen, Store, StoreError, StoreKind, StreamId, TopicRecord, TopicSpec,
+        Admitted, Batch, Beat, Elapsed, Entry, Floor, GapId, Measure, OpenError, PartitionId, RepairCursor,
+        Repaired, SidecarSeen, Store, StoreError, StoreKind, StreamId, TopicRecord, TopicSpec, Trimmed,
     },
 };
 
@@ -39,6 +39,18 @@ impl Store for RedisStore {
         lanes_max: usize,
     ) -> BoxFuture<'a, Result<Elapsed, StoreError>> {
         self.elapse_partition(partition, lanes_max).boxed()
+    }
+
+    fn trim<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        count: usize,
+    ) -> BoxFuture<'a, Result<Trimmed, StoreError>> {
+        self.trim_partition(partition, count).boxed()
+    }
+
+    fn floor<'a>(&'a self, partition: &'a PartitionId) -> BoxFuture<'a, Result<Option<Floor>, StoreError>> {
+        self.read_floor(partition).boxed()
     }
 
     fn extend<'a>(

@@ -10,7 +10,8 @@ use crate::{
         SkipReason, Swept, Verdict,
     },
     store::{
-        Admitted, Batch, Decision, Elapsed, Path, RecordError, Repair, RepairKind, SidecarSeen, StoreError,
+        Admitted, Batch, Decision, Elapsed, Floor, Path, RecordError, Repair, RepairKind, SidecarSeen,
+        StoreError, Trimmed,
     },
 };
 
@@ -174,6 +175,30 @@ pub fn elapsed(value: Value) -> Result<Elapsed, StoreError> {
     })
 }
 
+/// The reply of `trim`.
+pub fn trimmed(value: Value) -> Result<Trimmed, StoreError> {
+    let mut values = array(value)?.into_iter();
+    let mut next = || values.next().unwrap_or(Value::Okay);
+    let trimmed = Trimmed {
+        ran: number(next())? == 1,
+        events: number(next())?,
+        late: number(next())?,
+        more: number(next())? == 1,
+        full: number(next())? == 1,
+        late_full: number(next())? == 1,
+        entries: number(next())?,
+        late_entries: number(next())?,
+        entries_max: number(next())?,
+        floor: None,
+    };
+    let (id, group) = (text(next())?, lossy(next())?);
+    if id.is_empty() {
+        return Ok(trimmed);
+    }
+    let id = id.parse().map_err(|error: RecordError| unexpected("an id", &error))?;
+    Ok(Trimmed { floor: Some(Floor { id, group }), ..trimmed })
+}
+
 /// Notes are words: a letter, then what belongs to it.
 fn notes(value: Value) -> Result<Vec<Note>, StoreError> {
     let words = text(value)?;
@@ -281,15 +306,25 @@ pub fn sidecars(value: Value) -> Result<Vec<SidecarSeen>, StoreError> {
     words.chunks(3).map(|words| seen(words).ok_or_else(|| unexpected("a sidecar", &words))).collect()
 }
 
-/// Parked bytes, and whether the partition is degraded; nothing at all counts as 0.
-pub fn bytes_and_mode(value: Value) -> Result<(u64, bool), StoreError> {
+/// What `meta` says of a partition in a few words; nothing at all counts as 0 and no.
+pub struct Meta {
+    pub parked_bytes: u64,
+    pub degraded: bool,
+    pub full: bool,
+    pub late_full: bool,
+}
+
+/// The fields `parked_bytes`, `header` and `late_full` of `meta`.
+pub fn meta(value: Value) -> Result<Meta, StoreError> {
     let mut values = array(value)?.into_iter();
     let parked_bytes = number(values.next().unwrap_or(Value::Nil))?;
-    let mode = match values.next() {
+    let header = match values.next() {
         None | Some(Value::Nil) => String::new(),
-        Some(mode) => text(mode)?,
+        Some(header) => text(header)?,
     };
-    Ok((parked_bytes, !(mode.is_empty() || mode.starts_with("ordered"))))
+    let flags = header.rsplit('|').next().unwrap_or_default();
+    let late_full = number(values.next().unwrap_or(Value::Nil))? == 1;
+    Ok(Meta { parked_bytes, degraded: flags.contains('x'), full: flags.contains('f'), late_full })
 }
 
 /// One verdict of the slow path: a letter, then what belongs to it.

@@ -7,12 +7,12 @@ use ::redis::{Value, cmd};
 
 use super::{
     Opened, RedisStore, is_gone, reply,
-    script::{ANNOUNCE, ELAPSE, EXTEND, MODE, REPAIR, SKIP, SWEEP, Script},
+    script::{ANNOUNCE, ELAPSE, EXTEND, MODE, REPAIR, SKIP, SWEEP, Script, TRIM},
 };
 use crate::{
     order::{Announcement, Entity, Range, Swept},
     store::{
-        Elapsed, GapId, PartitionId, RepairCursor, Repaired, StoreError,
+        Elapsed, Floor, GapId, PartitionId, RepairCursor, Repaired, StoreError, Trimmed,
         keys::{PartitionKeys, probe_channel},
     },
 };
@@ -37,6 +37,29 @@ impl RedisStore {
             Err(StoreError::NotExecuted(reason)) if is_gone(&reason) => Ok(Elapsed::default()),
             Err(error) => Err(error),
         }
+    }
+
+    pub(super) async fn trim_partition(
+        &self,
+        partition: &PartitionId,
+        count: usize,
+    ) -> Result<Trimmed, StoreError> {
+        let encode = |opened: &Opened| {
+            let mut call = TRIM.call(&opened.keys.all(), 4, 0);
+            call.arg(&opened.header).arg(&opened.channel).arg("trim").arg(count);
+            call
+        };
+        match self.run_opened(partition, &TRIM, encode).await {
+            Ok((_, value)) => reply::trimmed(value),
+            // The topic was deleted: there is nothing to trim.
+            Err(StoreError::NotExecuted(reason)) if is_gone(&reason) => Ok(Trimmed::default()),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn read_floor(&self, partition: &PartitionId) -> Result<Option<Floor>, StoreError> {
+        let words = ["look".to_owned(), "1".to_owned()];
+        Ok(reply::trimmed(self.run_as_is(partition, &TRIM, &words).await?)?.floor)
     }
 
     pub(super) async fn extend_gap(&self, partition: &PartitionId, gap: &GapId) -> Result<(), StoreError> {

@@ -48,6 +48,8 @@ pub static MODE: Script = rules!("mode.lua", "commit.lua", "mode_reply.lua");
 pub static ANNOUNCE: Script = rules!("announce.lua");
 pub static SWEEP: Script = rules!("sweep.lua");
 pub static REPAIR: Script = rules!("repair.lua");
+/// No rules, but their policy and clock.
+pub static TRIM: Script = script!("enter.lua", "lane.lua", "begin.lua", "trim.lua");
 pub static OPEN_TOPIC: Script = script!("open_topic.lua");
 pub static OPEN_PARTITION: Script = script!("open_partition.lua");
 pub static RESUME: Script = script!("resume.lua");

@@ -18,6 +18,12 @@ local function refusal(sequence, next, count, bytes, size)
   if load_bytes + size > partition_parked_bytes_max then return 'partition_parked_bytes_max' end
 end
 
+-- Why nothing new may be written to this stream.
+local function full_refusal(key)
+  if full then return 'Fentries_max' end
+  if late_full and key == KEYS[2] then return 'Flate_max' end
+end
+
 -- Verdicts: one letter, then what belongs to it. For R, P and L it is the sequence;
 -- the entry's id is put in front of it once it is known.
 local function released(letter, sequence)
@@ -40,11 +46,13 @@ end
 
 local function admit_below_next(lane, sequence, event)
   if not ranges_find(lane.missing, sequence) then return 'D' .. text_of(sequence) end
+  local key = late_place == 'aside' and KEYS[2] or KEYS[1]
+  local refused = full_refusal(key)
+  if refused then return refused end
   if not has_room(1) then return 'A' end
   ranges_remove(lane.missing, sequence)
   ranges_merge_down(lane.missing)
-  append(late_place == 'aside' and KEYS[2] or KEYS[1], lane, lane.epoch, sequence, event.kind, 'late',
-    event.attrs, event.data)
+  append(key, lane, lane.epoch, sequence, event.kind, 'late', event.attrs, event.data)
   lane.closed = lane.closed or event.terminal
   return released('L', sequence)
 end
@@ -61,6 +69,7 @@ local function admit_given(lane, sequence, event)
     local same = parked.kind == event.kind and parked.data == event.data
     return same and 'D' .. text_of(sequence) or 'C'
   end
+  if full then return full_refusal(KEYS[1]) end
   if sequence > lane.next then
     local size = event_size(event)
     local reason = refusal(sequence, lane.next, lane.count, lane.bytes, size)
@@ -83,6 +92,7 @@ end
 local function admit_assigned(lane, digest, event)
   local known = recent_find(lane, digest)
   if known then return 'D' .. text_of(known) end
+  if full then return full_refusal(KEYS[1]) end
   if not has_room(1) then return 'A' end
   local sequence = lane.next
   recent_push(lane, digest)
@@ -94,6 +104,7 @@ local function pass(lane, sequence, event)
   local is_missing = sequence < lane.next
   if is_missing and not ranges_find(lane.missing, sequence) then return 'D' .. text_of(sequence) end
   if lane.unmarked and sequence < lane.unmarked then return admit_below_next(lane, sequence, event) end
+  if full then return full_refusal(KEYS[1]) end
   if not has_room(1) then return 'A' end
   local gap = shadow_gap_at(lane)
   local verdict
@@ -143,6 +154,7 @@ end
 
 local function decide(lane, epoch, sequence, digest, event)
   if epoch > lane.epoch then
+    if full then return full_refusal(KEYS[1]) end
     if sequence and sequence > first and not passes(lane) then
       local reason = refusal(sequence, first, 0, 0, event_size(event))
       if reason then return 'F' .. reason end

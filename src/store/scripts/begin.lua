@@ -2,7 +2,7 @@
 -- which mode, at what time.
 --
 -- KEYS  1 events  2 late  3 lanes  4 parked  5 gaps  6 meta  7-10 opened  11-14 tombs
-local WIRE = '3'
+local WIRE = '4'
 if string.match(header, '^w(%d+)|') ~= WIRE then
   return redis.error_reply('WIRE this partition was written by another version: ' .. header)
 end
@@ -11,7 +11,8 @@ local ADVANCE_MAX_MS, ELAPSE_MIN_MS = 2 * TICK_MS, TICK_MS / 2
 -- Stands for a deadline in lanes that must be marked once the partition is restored.
 local DUE_WHEN_RESTORED = 9007199254740992
 
-local stored = redis.call('HMGET', KEYS[6], 'policy', 'lists', 'parked_bytes', 'clock', 'mode', 'breaker', 'told')
+local stored = redis.call('HMGET', KEYS[6], 'policy', 'lists', 'parked_bytes', 'clock', 'mode', 'breaker', 'told',
+  'late_full')
 local policy = {}
 for word in string.gmatch(stored[1], '[^:]+') do policy[#policy + 1] = word end
 local first, ordering, late_place, overflow = tonumber(policy[1]), policy[2], policy[3], policy[4]
@@ -21,8 +22,10 @@ local ahead_max, append_max, percent = tonumber(policy[9]), tonumber(policy[10])
 local gap_wait_live, parked_age_max = tonumber(policy[12]), tonumber(policy[13])
 local terminal_wait = tonumber(policy[14])
 local breaker_skips, breaker_window, breaker_hold = tonumber(policy[15]), tonumber(policy[16]), tonumber(policy[17])
+local retain_ms, retain_entries, entries_max = tonumber(policy[23]), tonumber(policy[24]), tonumber(policy[25])
+local late_retain_ms, late_max = tonumber(policy[26]), tonumber(policy[27])
 local gap_waits = {}
-for wait in string.gmatch(policy[23], '%d+') do gap_waits[#gap_waits + 1] = tonumber(wait) end
+for wait in string.gmatch(policy[#policy], '%d+') do gap_waits[#gap_waits + 1] = tonumber(wait) end
 -- Attempts count from 0, tables from 1.
 local last_attempt = #gap_waits - 1
 
@@ -56,6 +59,10 @@ local told = tonumber(stored[7])
 local breaker_level, breaker_at = string.match(stored[6], '^(%d+),(%d+)$')
 breaker_level, breaker_at = tonumber(breaker_level), tonumber(breaker_at)
 local breaker_hit = false
+
+-- Which of its streams were full at the last look (src/order/full.rs). Only slow calls write
+-- late events, so only for `events` the header has to say it.
+local full, late_full = string.find(flags, 'f', 1, true) ~= nil, stored[8] == '1'
 
 local load_events = redis.call('HLEN', KEYS[4]) - 1
 local load_bytes = tonumber(stored[3])

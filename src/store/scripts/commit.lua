@@ -62,7 +62,7 @@ if #born > 0 then
 end
 
 local left_draining = redis.call('ZCOUNT', KEYS[5], '-inf', 0) > 0
-local flags_now = (left_draining and 'd' or '') .. (mode ~= 'ordered' and 'x' or '')
+local flags_now = (left_draining and 'd' or '') .. (mode ~= 'ordered' and 'x' or '') .. (full and 'f' or '')
 if flags_now == '' then flags_now = '-' end
 local changed = { 'clock', text_of(clock_now) .. ',' .. text_of(clock_last) }
 if flags_now ~= flags then
@@ -77,6 +77,10 @@ end
 if text_of(told) ~= stored[7] then
   changed[#changed + 1] = 'told'
   changed[#changed + 1] = text_of(told)
+end
+if late_full ~= (stored[8] == '1') then
+  changed[#changed + 1] = 'late_full'
+  changed[#changed + 1] = late_full and '1' or '0'
 end
 if breaker_hit then
   changed[#changed + 1] = 'breaker'

@@ -10,6 +10,16 @@ if time - tonumber(redis.call('HGET', KEYS[6], 'elapsed')) < ELAPSE_MIN_MS then
   redis.call('HSET', KEYS[6], 'clock', text_of(clock_now) .. ',' .. text_of(clock_last))
   return { 0, 0, 0, 0, 0, '', degraded and 1 or 0 }
 end
+
+-- Rule 7: full at the limit, and until it is below so many percent of it.
+local FULL_UNTIL_PERCENT = 95
+local function is_full(was_full, length, limit)
+  if was_full then return length * 100 >= limit * FULL_UNTIL_PERCENT end
+  return length >= limit
+end
+full = is_full(full, redis.call('XLEN', KEYS[1]), entries_max)
+late_full = is_full(late_full, redis.call('XLEN', KEYS[2]), late_max)
+
 if mode == 'breaker' and time - mode_since >= breaker_hold
   and breaker_level_at(time) * 2 <= breaker_skips * 1000 then
   append_edge('seriatim.restored', 'breaker')

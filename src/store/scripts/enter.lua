@@ -14,7 +14,7 @@ end
 if header ~= ARGV[1] and string.match(header, '|g(%x+)|') ~= string.match(ARGV[1], '|g(%x+)|') then
   return redis.error_reply('ANOTHER generation made this partition anew: ' .. header)
 end
--- '-', or what is unusual: d some lane is draining, x degraded.
+-- '-', or what is unusual: d some lane is draining, x degraded, f full.
 local flags = string.match(header, '|([^|]*)$')
 local probe_channel = ARGV[2]
 local audit = ''

@@ -3,7 +3,7 @@
 -- changes nothing.
 --
 -- KEYS  1 events  2 late  3 lanes  4 parked  5 gaps  6 meta  7-10 opened  11-14 tombs
---       15-18 closed  19 announced
+--       15-18 closed  19 announced  20 groups
 -- ARGV  1 wire version  2 policy  3 its lists  4 generation for a partition that is new
 --       5 'offer' the policy, or only 'look' whether it is the one in force
 --       6 channel on which gaps are probed
@@ -26,6 +26,7 @@ redis.call('HSETNX', KEYS[3], '', '')
 redis.call('HSETNX', KEYS[4], '', '')
 if redis.call('HLEN', KEYS[18]) <= 1 then redis.call('UNLINK', KEYS[18]) end
 for i = 7, 18 do redis.call('HSETNX', KEYS[i], '', '') end
+redis.call('HSETNX', KEYS[20], '', '')
 redis.call('ZADD', KEYS[5], '+inf', '')
 redis.call('ZADD', KEYS[19], '+inf', '')
 -- Commands that only rare calls use: a user that may not run them is found now, not
@@ -45,6 +46,13 @@ redis.call('HLEN', KEYS[4])
 redis.call('HRANDFIELD', KEYS[7], 1, 'WITHVALUES')
 redis.call('HSCAN', KEYS[7], 0, 'COUNT', 1)
 redis.call('ZSCAN', KEYS[5], 0, 'COUNT', 1)
+redis.call('HGETALL', KEYS[20])
+redis.call('XLEN', KEYS[1])
+redis.call('XTRIM', KEYS[1], 'MINID', '~', '0-1', 'LIMIT', 1)   -- removes nothing
+redis.call('XINFO', 'GROUPS', KEYS[1])
+-- There need not be any group to ask about: only that one may ask counts.
+local asked = redis.pcall('XPENDING', KEYS[1], nobody)
+if asked.err and not string.find(asked.err, 'NOGROUP', 1, true) then return asked end
 local time = redis.call('TIME')
 redis.call('PUBLISH', ARGV[6], '[]')
 redis.call('HINCRBY', KEYS[6], 'openings', 1)
@@ -52,7 +60,7 @@ redis.call('HINCRBY', KEYS[6], 'openings', 1)
 if not header then
   header = 'w' .. ARGV[1] .. '|p1|g' .. ARGV[4] .. '|-'
   redis.call('HSET', KEYS[6], 'header', header, 'policy', ARGV[2], 'lists', ARGV[3], 'parked_bytes', '0',
-    'clock', '0,' .. string.format('%.0f', tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)), 'elapsed', '0', 'mode', 'ordered,0', 'told', '0', 'breaker', '0,0', 'rings', '0:0000',
+    'clock', '0,' .. string.format('%.0f', tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)), 'elapsed', '0', 'mode', 'ordered,0', 'told', '0', 'breaker', '0,0', 'late_full', '0', 'trimmed_at', '0', 'rings', '0:0000',
     'hand_opened', '0,0,0,0,0,0', 'hand_closed', '0,0,0,0,0,0', 'hand_tombs', '0,0,0,0,0,0')
   return { header, 1 }
 end

@@ -90,7 +90,7 @@ else
 end
 -- The header says whether a lane is draining; a call that was cut short may have left it wrong.
 local left_draining = redis.call('ZCOUNT', KEYS[5], '-inf', 0) > 0
-local flags_now = (left_draining and 'd' or '') .. (degraded and 'x' or '')
+local flags_now = (left_draining and 'd' or '') .. (degraded and 'x' or '') .. (full and 'f' or '')
 if flags_now == '' then flags_now = '-' end
 if flags_now ~= flags then header = string.sub(header, 1, -#flags - 1) .. flags_now end
 redis.call('HSET', KEYS[6], 'header', header, 'parked_bytes', text_of(math.max(load_bytes, 0)), 'clock',
