@@ -61,6 +61,8 @@ pub struct Delivery {
     pub id: Option<StreamId>,
     pub content: Delivered,
     pub(super) answers: Option<(u64, mpsc::UnboundedSender<Answered>)>,
+    /// Somebody has it: from then on it must be answered.
+    pub(super) is_taken: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,13 +70,13 @@ pub enum Delivered {
     Event {
         /// `strict`, `passed`, `late` or `replay`.
         order: &'static str,
-        kind: Box<str>,
+        kind: Arc<str>,
         /// Compact JSON.
-        attrs: Box<str>,
+        attrs: Arc<str>,
         data: Bytes,
     },
     /// Nothing comes for `from..=sequence`.
-    Gap { from: u64, reason: Box<str>, waited_ms: Option<u64> },
+    Gap { from: u64, reason: Arc<str>, waited_ms: Option<u64> },
 }
 
 impl Delivered {
@@ -109,6 +111,11 @@ impl Delivery {
         self.answer_and_confirm(Answer::Nack { reason: reason.to_owned() })
     }
 
+    fn taken(mut self) -> Self {
+        self.is_taken = true;
+        self
+    }
+
     /// The same for the record: it cannot be answered.
     pub fn described(&self) -> Delivery {
         Delivery { entity: self.entity.clone(), content: self.content.clone(), answers: None, ..*self }
@@ -138,9 +145,11 @@ impl Delivery {
 }
 
 impl Drop for Delivery {
-    /// A handler that panicked, or forgot to answer, has not handled it.
+    /// A handler that panicked, or forgot to answer, has not handled it. What nobody took was
+    /// not even tried.
     fn drop(&mut self) {
-        self.answer(Answer::Nack { reason: "dropped without an answer".to_owned() }, None);
+        let failed = || Answer::Nack { reason: "dropped without an answer".to_owned() };
+        self.answer(if self.is_taken { failed() } else { Answer::Returned }, None);
     }
 }
 
@@ -243,12 +252,12 @@ impl Consumer {
 
     /// The next delivery; `None` once the consumer is closed.
     pub async fn next(&mut self) -> Option<Delivery> {
-        self.deliveries.recv().await
+        self.deliveries.recv().await.map(Delivery::taken)
     }
 
     /// A delivery that is there already.
     pub fn try_next(&mut self) -> Option<Delivery> {
-        self.deliveries.try_recv().ok()
+        self.deliveries.try_recv().ok().map(Delivery::taken)
     }
 
     pub fn counts(&self) -> &Arc<ConsumerCounts> {
@@ -309,11 +318,8 @@ impl Consumer {
         let _ = closing.send(true);
         loop {
             tokio::select! {
-                // What was handed out, but not taken, was not handled.
-                delivery = deliveries.recv() => match delivery {
-                    Some(mut delivery) => delivery.answer(Answer::Returned, None),
-                    None => break,
-                },
+                // Dropped: what was handed out, but not taken, goes back.
+                delivery = deliveries.recv() => if delivery.is_none() { break },
                 _ = &mut task => return,
             }
         }

@@ -1,6 +1,8 @@
 //! One thing to deliver: an event, or a gap. Also as text, in which the events of held
 //! entities wait in the store.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::{
@@ -12,8 +14,8 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
     pub id: StreamId,
-    pub kind: Box<str>,
-    pub attrs: Box<str>,
+    pub kind: Arc<str>,
+    pub attrs: Arc<str>,
     pub data: Bytes,
 }
 
@@ -51,8 +53,8 @@ pub struct Task {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    Event { order: Order, kind: Box<str>, attrs: Box<str>, data: Bytes },
-    Gap { from: Sequence, reason: Box<str>, waited_ms: Option<u64> },
+    Event { order: Order, kind: Arc<str>, attrs: Arc<str>, data: Bytes },
+    Gap { from: Sequence, reason: Arc<str>, waited_ms: Option<u64> },
 }
 
 /// What a gap is called where events say their order.

@@ -8,7 +8,7 @@ mod ops;
 mod slot;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -52,6 +52,8 @@ pub(super) struct Worker {
     me: String,
     book: LeaseBook,
     slots: BTreeMap<u32, Slot>,
+    /// Partitions that are being taken: an answer that is under way must not be overtaken.
+    taking: BTreeSet<u32>,
     /// Whose turn it is to start first.
     turn: u32,
     deliver: mpsc::UnboundedSender<Delivery>,
@@ -109,6 +111,7 @@ impl Worker {
             partitions: record.partitions,
             book: LeaseBook::new(&me, ms(options.lease)),
             slots: BTreeMap::new(),
+            taking: BTreeSet::new(),
             turn: 0,
             me,
             store,
@@ -240,8 +243,13 @@ impl Worker {
         let Answered { partition, term, tag, answer, confirm } = answered;
         match self.slots.get_mut(&partition).filter(|slot| slot.feed.term() == term) {
             Some(slot) => {
-                slot.feed.answer(tag, answer, now);
-                slot.confirming.extend(confirm);
+                let counts = slot.feed.answer(tag, answer, now);
+                if counts {
+                    slot.confirming.extend(confirm);
+                } else if let Some(confirm) = confirm {
+                    // It took too long: it counts as failed, and is somebody else's turn.
+                    let _ = confirm.send(Err(Fenced));
+                }
             }
             None => {
                 self.counts.fenced.fetch_add(1, Ordering::Relaxed);
@@ -269,7 +277,11 @@ impl Worker {
                     }
                 }
                 Step::Take if holds || self.is_closing => {}
-                Step::Take => self.take(index, lease.clone()),
+                Step::Take => {
+                    if self.taking.insert(index) {
+                        self.take(index, lease.clone());
+                    }
+                }
             }
         }
     }

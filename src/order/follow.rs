@@ -50,6 +50,11 @@ impl<P: Payload> Partition<P> {
         (0..policy.breaker.skips).for_each(|_| self.breaker.hit(since, &policy.breaker));
     }
 
+    /// Is a higher epoch of the entity known?
+    pub fn is_stale(&self, entity: &Entity, epoch: Epoch) -> bool {
+        self.lanes.get(entity).is_some_and(|lane| lane.is_beyond(epoch))
+    }
+
     /// What an entity misses in this epoch.
     pub fn missing(&self, entity: &Entity, epoch: Epoch) -> Option<&Ranges> {
         self.lanes.get(entity).and_then(|lane| lane.missing_in(epoch))

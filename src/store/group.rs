@@ -179,8 +179,8 @@ impl Head {
             state: HoldState::Paused,
             attempts: 0,
             due_ms: 0,
-            first: 0,
-            next: 0,
+            first: FIRST_NUMBER,
+            next: FIRST_NUMBER,
             bytes: 0,
             epoch: Epoch::new(0).expect("0 is an epoch"),
             reached: Sequence::new(0).expect("0 is a sequence"),
@@ -188,6 +188,9 @@ impl Head {
         }
     }
 }
+
+/// The number that the first held event gets: there is room before it.
+pub const FIRST_NUMBER: u64 = 1_000_000;
 
 /// The longest reason that is kept, in bytes.
 pub const REASON_BYTES_MAX: usize = 1024;

@@ -7,6 +7,7 @@ mod support;
 mod bad_input;
 mod client;
 mod configurations;
+mod consume;
 mod full;
 mod gaps;
 mod half_open;

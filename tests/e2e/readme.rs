@@ -73,11 +73,25 @@ async fn what_it_shows_of_a_session_is_what_happens() {
                     "{output}\nREADME:\n{pasted}"
                 );
             }
+            // A worker's command stands in the file store-event.
+            ["seriatim", "consume" | "dead", ..] => {
+                fs::write(folder.join("store-event"), "#!/bin/sh\ncat >/dev/null\n").unwrap();
+                let output = Command::new("sh")
+                    .args(["-c", &format!("chmod +x store-event; {command}")])
+                    .current_dir(&folder)
+                    .env("PATH", path_with_binary())
+                    .env("SERIATIM__STORE__URL", redis.url())
+                    .output()
+                    .unwrap();
+                assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+                let output = String::from_utf8(output.stdout).unwrap();
+                assert_eq!(without_long_numbers(&output), without_long_numbers(&printed), "{command}");
+            }
             _ => panic!("the README shows a command that this test does not know: {command}"),
         }
         shown += 1;
     }
-    assert_eq!(shown, 3, "publish, XRANGE and verify are shown");
+    assert_eq!(shown, 9, "publish, XRANGE, verify, consume and dead are shown");
 }
 
 fn run(folder: &Path, words: &[&str], more: &[&str]) -> String {
@@ -105,4 +119,20 @@ fn the_pasted_demo_is_consistent() {
     assert_eq!(events[0] - duplicates[0] + lost[0] - lost[1], events[1]);
     assert_eq!(events[1], 3000);
     assert_eq!((row("refused transitions")[1], row("evaluations stuck for ever")[1]), (0, 0));
+}
+
+/// The program under test, where a shell finds it.
+fn path_with_binary() -> String {
+    let folder = Path::new(env!("CARGO_BIN_EXE_seriatim")).parent().unwrap();
+    format!("{}:{}", folder.display(), std::env::var("PATH").unwrap())
+}
+
+/// Ids and terms come from the clock.
+fn without_long_numbers(text: &str) -> String {
+    let mut shown = String::new();
+    for part in text.split_inclusive(|c: char| !c.is_ascii_digit()) {
+        let digits = part.chars().take_while(char::is_ascii_digit).count();
+        shown.push_str(if digits >= 10 { &part[digits..] } else { part });
+    }
+    shown
 }

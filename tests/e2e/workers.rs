@@ -190,7 +190,8 @@ async fn workers_come_and_go_and_every_event_is_handled_in_order() {
     }
     let published = publishing.await.unwrap();
     println!("{} events were published", published.1);
-    wait_until_done(&redis.url(), &published.0).await;
+    wait_until_done(&redis.url()).await;
+    drop(published);
     for worker in &workers {
         worker.signal("TERM");
     }
@@ -229,7 +230,7 @@ async fn publish(sidecar: Sidecar, folder: PathBuf, entities: u64, faults: u64, 
 }
 
 /// Until the group has done everything, and holds nothing.
-async fn wait_until_done(redis: &str, _sidecar: &Sidecar) {
+pub async fn wait_until_done(redis: &str) {
     let mut connection = streams::connect(redis).await;
     let began = Instant::now();
     for index in 0..PARTITIONS {

@@ -93,14 +93,14 @@ impl Feed {
         Started { tag, entity, task, attempt }
     }
 
-    /// What became of a delivery. An answer to one that is not out is ignored: it took too
-    /// long, or was answered before.
-    pub fn answer(&mut self, tag: u64, answer: Answer, now: u64) {
-        let Some(out) = self.out.remove(&tag) else { return };
+    /// What became of a delivery. An answer to one that is not out does not count (false): it
+    /// took too long, or was answered before.
+    pub fn answer(&mut self, tag: u64, answer: Answer, now: u64) -> bool {
+        let Some(out) = self.out.remove(&tag) else { return false };
         self.staged.changed = true;
         if answer == Answer::Returned {
             self.take_back(out);
-            return;
+            return true;
         }
         match (&answer, out.held) {
             (Answer::Ack, None) => {
@@ -124,6 +124,7 @@ impl Feed {
             }
             (Answer::Returned, _) => unreachable!("it was taken back"),
         }
+        true
     }
 
     fn take_back(&mut self, out: Out) {
@@ -167,11 +168,13 @@ impl Feed {
             return;
         }
         let to = (task.epoch, task.sequence.after());
-        let line = self.lines.entry(entity.clone()).or_default();
-        if line.point.is_some_and(|point| point >= to) {
-            return;
+        // An entity of which only held events were seen has no line yet; those are in order.
+        if let Some(line) = self.lines.get_mut(entity) {
+            if line.point.is_some_and(|point| point >= to) {
+                return;
+            }
+            line.point = Some(to);
         }
-        line.point = Some(to);
         let mut point = LaneState::healthy(to.0, to.1);
         if let Some(missing) = self.lanes.missing(entity, to.0) {
             missing.iter().filter(|range| range.last < to.1).for_each(|range| point.missing.push(range));

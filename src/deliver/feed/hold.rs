@@ -9,7 +9,7 @@ use super::{Feed, dispatch::Started};
 use crate::{
     deliver::task::{Task, What},
     order::{Entity, LaneState, Sequence},
-    store::{Head, HeadChange, HoldState, Point, REASON_BYTES_MAX},
+    store::{FIRST_NUMBER, Head, HeadChange, HoldState, Point, REASON_BYTES_MAX},
 };
 
 /// Events of one held entity that are fetched at once.
@@ -39,14 +39,13 @@ impl Hold {
     /// Where the entity's lane is: behind all that is held.
     pub fn reached(&self) -> Option<Point> {
         let Head { epoch, reached, .. } = self.head;
-        (self.head.next > 0).then(|| LaneState::healthy(epoch, reached))
+        (self.head.next > FIRST_NUMBER).then(|| LaneState::healthy(epoch, reached))
     }
 }
 
 impl Feed {
     pub(super) fn is_held_full(&self) -> bool {
-        let held: u64 = self.holds.values().map(|hold| hold.head.next - hold.head.first).sum();
-        held >= self.limits.held_max
+        self.held.2 >= self.limits.held_max
     }
 
     /// A first failure: the event and what is in line behind it are held from now on.
@@ -72,12 +71,46 @@ impl Feed {
         reason: String,
     ) {
         self.note_death(entity, state, &reason);
+        if self.holds.contains_key(entity) {
+            self.keep_before(entity, task, state, attempts, due_ms, reason);
+            return;
+        }
         let head = Head { state, attempts, due_ms, reason: cut(reason), ..empty_head(&task) };
         self.begin_hold(entity, head, None);
         let line = self.lines.entry(entity.clone()).or_default();
         line.busy = false;
         let behind = std::mem::take(&mut line.queue);
         [task].into_iter().chain(behind).for_each(|task| self.keep(entity, task));
+    }
+
+    /// A person paused the entity while this was handled: it stands before what is held.
+    fn keep_before(
+        &mut self,
+        entity: &Entity,
+        task: Task,
+        state: HoldState,
+        attempts: u32,
+        due_ms: u64,
+        reason: String,
+    ) {
+        let hold = self.holds.get_mut(entity).expect("the entity is held");
+        if hold.is_empty() && task.moves {
+            (hold.head.epoch, hold.head.reached) = (task.epoch, task.sequence.after());
+        }
+        hold.head.first -= 1;
+        hold.head.bytes += task.bytes();
+        hold.fetched.clear();
+        (hold.head.attempts, hold.head.due_ms, hold.head.reason) = (attempts, due_ms, cut(reason));
+        if hold.head.state == HoldState::Retrying {
+            hold.head.state = state;
+        }
+        let number = hold.head.first;
+        self.staged.kept.insert((entity.clone(), number), task.to_text());
+        self.staged.heads.insert(entity.clone());
+        self.finish(&task);
+        if let Some(line) = self.lines.get_mut(entity) {
+            line.busy = false;
+        }
     }
 
     fn begin_hold(&mut self, entity: &Entity, head: Head, stored: Option<HoldState>) {
@@ -111,6 +144,13 @@ impl Feed {
         }
         (hold.head.attempts, hold.head.due_ms, hold.busy) = (0, 0, false);
         hold.head.reason.clear();
+        // The next one follows at once.
+        if hold.fetched.is_empty() {
+            self.look_at_holds = true;
+        } else if hold.head.state == HoldState::Retrying {
+            hold.busy = true;
+            self.ready.push_back(entity.clone());
+        }
         self.staged.heads.insert(entity.clone());
         self.end_if_empty(entity);
     }
@@ -161,7 +201,11 @@ impl Feed {
     pub(super) fn wake_holds(&mut self, now: u64) {
         let store_now = self.store_now(now);
         let mut asked = Vec::new();
+        self.held = (self.holds.len(), 0, 0);
+        self.look_at_holds = !self.holds.is_empty();
         for (entity, hold) in &mut self.holds {
+            self.held.1 += usize::from(hold.is_dead());
+            self.held.2 += hold.head.next - hold.head.first;
             let Hold { head, fetched, busy, .. } = hold;
             match head.state {
                 HoldState::SkipAsked | HoldState::DropAsked if !*busy => asked.push(entity.clone()),
@@ -177,7 +221,9 @@ impl Feed {
 
     pub(super) fn start_held(&mut self, entity: Entity, now: u64) -> Option<Started> {
         let hold = self.holds.get_mut(&entity).expect("the entity is held");
-        let fits = hold.head.state == HoldState::Retrying;
+        // What was handed out before the entity was held comes first.
+        let is_out = self.lines.get(&entity).is_some_and(|line| line.busy);
+        let fits = hold.head.state == HoldState::Retrying && !is_out;
         let Some((number, task)) = hold.fetched.front().cloned().filter(|_| fits) else {
             hold.busy = false;
             return None;
@@ -192,6 +238,9 @@ impl Feed {
 
     /// Held events that are wanted soon: of which entity, which numbers.
     pub fn wanted(&mut self, now: u64) -> Vec<(Entity, Range<u64>)> {
+        if !std::mem::take(&mut self.look_at_holds) {
+            return Vec::new();
+        }
         let store_now = self.store_now(now);
         let mut wanted = Vec::new();
         for (entity, hold) in &mut self.holds {
@@ -224,9 +273,14 @@ impl Feed {
             self.end_if_empty(entity);
             return;
         }
+        let is_due = hold.head.state == HoldState::Retrying && !hold.busy;
         let in_turn =
             (hold.head.first..).zip(events).take_while(|(expected, (number, _))| expected == number);
         hold.fetched.extend(in_turn.map(|(_, event)| event));
+        if is_due && !hold.fetched.is_empty() {
+            hold.busy = true;
+            self.ready.push_back(entity.clone());
+        }
     }
 
     /// What the store says of all held entities: at the beginning, and after a person's
@@ -309,8 +363,8 @@ fn empty_head(task: &Task) -> Head {
         state: HoldState::Retrying,
         attempts: 0,
         due_ms: 0,
-        first: 0,
-        next: 0,
+        first: FIRST_NUMBER,
+        next: FIRST_NUMBER,
         bytes: 0,
         epoch: task.epoch,
         reached: task.sequence,

@@ -117,6 +117,10 @@ pub struct Feed {
     /// What ran when a worker ended, and has not been done since.
     suspects: BTreeMap<StreamId, u32>,
     holds: HashMap<Entity, Hold>,
+    /// As of the last tick: entities, those of them that are dead, events.
+    held: (usize, usize, u64),
+    /// Something held may be wanted.
+    look_at_holds: bool,
     staged: Staged,
     /// Counts a person's decisions that were seen.
     asked: u64,
@@ -158,6 +162,8 @@ impl Feed {
             next_tag: 1,
             suspects: leased.running.iter().map(|running| (running.id, running.crashes)).collect(),
             holds: HashMap::new(),
+            held: (0, 0, 0),
+            look_at_holds: true,
             staged: Staged::default(),
             asked: leased.asked,
             store_clock: (leased.now_ms, now),
@@ -186,9 +192,9 @@ impl Feed {
         self.out.len()
     }
 
-    /// Entities that are held, and how many of them are dead.
+    /// Entities that are held, and how many of them are dead, as of the last tick.
     pub fn held(&self) -> (usize, usize) {
-        (self.holds.len(), self.holds.values().filter(|hold| hold.is_dead()).count())
+        (self.held.0, self.held.1)
     }
 
     pub fn is_degraded(&self) -> bool {

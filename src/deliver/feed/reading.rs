@@ -62,9 +62,8 @@ impl Feed {
 
     /// An entity comes into view: its lane goes on where it is acknowledged, or held.
     fn meet(&mut self, entity: Entity, point: Option<Point>) {
-        let reached = self.holds.get(&entity).and_then(|hold| hold.reached()).or(point);
-        let line = Line { point: reached.as_ref().map(|point| (point.epoch, point.next)), ..Line::default() };
-        if let Some(reached) = reached {
+        let line = Line { point: point.as_ref().map(|point| (point.epoch, point.next)), ..Line::default() };
+        if let Some(reached) = self.holds.get(&entity).and_then(|hold| hold.reached()).or(point) {
             self.lanes.restore_lane(entity.clone(), reached);
         }
         self.lines.insert(entity, line);
@@ -130,12 +129,18 @@ impl Feed {
     }
 
     fn admit(&mut self, entity: &Entity, entry: Entry, now: u64) {
-        let Entry { id, epoch, sequence, kind, attrs, data, .. } = entry.clone();
+        if self.lanes.is_stale(entity, entry.epoch) {
+            self.enqueue(entity, out_of_order(entry, Order::Late));
+            return;
+        }
+        let Entry { id, epoch, sequence, kind, attrs, data, order, .. } = entry;
         let payload = Content { id, kind: kind.into(), attrs: attrs.into(), data };
         let event = Event { epoch, position: Position::Given(sequence), terminal: false, payload };
+        // What is in order is never refused, and need not be offered twice.
+        let again = (order != Order::Strict).then(|| event.clone());
         let mut effects = Effects::new(u64::MAX);
-        let mut verdict = self.offer(entity, event.clone(), now, &mut effects);
-        if matches!(verdict, Verdict::Refused(_)) {
+        let mut verdict = self.offer(entity, event, now, &mut effects);
+        if let (Verdict::Refused(_), Some(event)) = (verdict, again) {
             self.warn(|| "more waits for missing events than may: order is not promised for now".to_owned());
             self.lanes.trip(now, &self.policy);
             verdict = self.offer(entity, event, now, &mut effects);
@@ -146,12 +151,11 @@ impl Feed {
                 self.tally.known += 1;
                 self.finish_entry(id);
             }
-            Verdict::Stale { .. } => self.enqueue(entity, out_of_order(entry, Order::Late)),
             Verdict::Released { .. }
             | Verdict::Parked { .. }
             | Verdict::Passed { .. }
             | Verdict::Late { .. } => {}
-            Verdict::Refused(_) | Verdict::Again => {
+            Verdict::Refused(_) | Verdict::Again | Verdict::Stale { .. } => {
                 unreachable!("a degraded lane with room takes everything")
             }
         }

@@ -100,10 +100,12 @@ impl Worker {
     /// Reads on, if all that is there was not read yet.
     pub(super) fn read(&mut self, index: u32) {
         let (store, id) = (self.store.clone(), self.partition(index));
-        let batch = self.options.batch;
+        let (batch, is_closing) = (self.options.batch, self.is_closing);
         let Some(slot) = self.slots.get_mut(&index) else { return };
         let count = slot.feed.room().min(batch);
-        if slot.is_reading || slot.is_caught_up || count == 0 {
+        // What is given back is not read any more, or there would always be something new.
+        let is_leaving = slot.is_giving_back || is_closing;
+        if slot.is_reading || slot.is_caught_up || count == 0 || is_leaving {
             return;
         }
         slot.is_reading = true;
@@ -121,7 +123,8 @@ impl Worker {
         let (mut slots, mut others_read) = (Vec::new(), false);
         let topic: std::sync::Arc<str> = self.group.topic.as_str().into();
         for (index, slot) in &mut self.slots {
-            if slot.is_caught_up && !slot.is_reading && slot.feed.room() > 0 {
+            let is_leaving = slot.is_giving_back || self.is_closing;
+            if slot.is_caught_up && !slot.is_reading && slot.feed.room() > 0 && !is_leaving {
                 waiting.push((PartitionId { topic: topic.clone(), index: *index }, slot.feed.position()));
                 slots.push((*index, slot.feed.term()));
                 slot.is_reading = true;
@@ -223,7 +226,7 @@ impl Worker {
                     Err(error) => debug!(group = %self.group, %error, "leases were not seen"),
                 }
             }
-            Op::Leased(index, outcome) => match outcome {
+            Op::Leased(index, outcome) => match (outcome, self.taking.remove(&index)).0 {
                 Ok(Some((leased, heads))) if !self.is_closing => self.leased(index, leased, heads),
                 Ok(Some((leased, _))) => self.give_back_unused(index, leased.term),
                 Ok(None) => {}
@@ -356,6 +359,7 @@ impl Worker {
             id: task.id,
             content: Delivered::of(task.what),
             answers: Some((tag, self.answer.clone())),
+            is_taken: false,
         });
     }
 

@@ -25,6 +25,10 @@ impl<P: Payload> Lane<P> {
         lane
     }
 
+    pub(in crate::order) fn is_beyond(&self, epoch: Epoch) -> bool {
+        self.epoch > epoch
+    }
+
     pub(in crate::order) fn missing_in(&self, epoch: Epoch) -> Option<&Ranges> {
         (self.epoch == epoch && !self.missing.is_empty()).then_some(&self.missing)
     }
