@@ -90,19 +90,45 @@ pub enum RecordError {
 
 impl Entry {
     /// Reads what another program may have written: only entity and sequence must be there.
-    /// What does not say that it is in order is taken to have passed.
-    pub fn from_foreign(id: StreamId, fields: Vec<(Bytes, Bytes)>) -> Result<Self, RecordError> {
-        const OPTIONAL: [(&str, &str); 5] =
-            [("epoch", "0"), ("type", ""), ("order", "passed"), ("attrs", "{}"), ("data", "")];
-        let has =
-            |fields: &[(Bytes, Bytes)], name: &str| fields.iter().any(|(field, _)| field == name.as_bytes());
-        let mut fields = fields;
-        for (name, value) in OPTIONAL {
-            if !has(&fields, name) {
-                fields.push((Bytes::from_static(name.as_bytes()), Bytes::from_static(value.as_bytes())));
+    /// What does not say that it is in order is taken to have passed. Nothing is copied.
+    pub fn from_foreign(
+        id: StreamId,
+        fields: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
+    ) -> Result<Self, RecordError> {
+        let (mut entity, mut sequence) = (None, None);
+        let (mut epoch, mut kind, mut attrs) = (Epoch::new(0).expect("0 is an epoch"), String::new(), None);
+        let (mut order, mut data) = (Order::Passed, Bytes::new());
+        for (field, value) in fields {
+            match field.as_slice() {
+                b"entity" => entity = Some(text(id, "entity", value)?),
+                b"epoch" => {
+                    let number = number(id, "epoch", &value)?;
+                    epoch = Epoch::new(number).map_err(|_| malformed(id, "epoch", &value))?;
+                }
+                b"sequence" => {
+                    let number = number(id, "sequence", &value)?;
+                    sequence = Some(Sequence::new(number).map_err(|_| malformed(id, "sequence", &value))?);
+                }
+                b"type" => kind = text(id, "type", value)?,
+                b"order" => {
+                    let known = Order::ALL.into_iter().find(|known| known.name().as_bytes() == value);
+                    order = known.ok_or_else(|| malformed(id, "order", &value))?;
+                }
+                b"attrs" => attrs = Some(text(id, "attrs", value)?),
+                b"data" => data = value.into(),
+                _ => {}
             }
         }
-        Entry::from_fields(id, fields)
+        Ok(Entry {
+            id,
+            entity: entity.ok_or(RecordError::Absent { id, field: "entity" })?,
+            epoch,
+            sequence: sequence.ok_or(RecordError::Absent { id, field: "sequence" })?,
+            kind,
+            order,
+            attrs: attrs.unwrap_or_else(|| "{}".to_owned()),
+            data,
+        })
     }
 
     /// Reads an entry from its fields, in whatever order they come.
@@ -139,6 +165,19 @@ impl Entry {
             data: field("data")?.clone(),
         })
     }
+}
+
+fn malformed(id: StreamId, field: &'static str, value: &[u8]) -> RecordError {
+    RecordError::Malformed { id, field, value: String::from_utf8_lossy(value).into_owned() }
+}
+
+fn text(id: StreamId, field: &'static str, value: Vec<u8>) -> Result<String, RecordError> {
+    String::from_utf8(value).map_err(|error| malformed(id, field, error.as_bytes()))
+}
+
+fn number(id: StreamId, field: &'static str, value: &[u8]) -> Result<u64, RecordError> {
+    let digits = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
+    digits.ok_or_else(|| malformed(id, field, value))
 }
 
 #[cfg(test)]

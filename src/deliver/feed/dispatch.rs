@@ -45,7 +45,7 @@ impl Feed {
     pub fn start(&mut self, max: usize, now: u64) -> Vec<Started> {
         let mut started = Vec::new();
         // A suspect runs alone: nothing beside it, and nothing before it ends.
-        while started.len() < max && !self.out.values().any(|out| out.crashes.is_some()) {
+        while started.len() < max && !self.is_alone {
             let Some(entity) = self.ready.pop_front() else { break };
             if self.holds.contains_key(&entity) {
                 started.extend(self.start_held(entity, now));
@@ -88,6 +88,7 @@ impl Feed {
         self.next_tag += 1;
         self.tally.started += 1;
         self.staged.changed = true;
+        self.is_alone |= crashes.is_some();
         let out = Out { entity: entity.clone(), task: task.clone(), since: now, held, crashes };
         self.out.insert(tag, out);
         Started { tag, entity, task, attempt }
@@ -97,6 +98,7 @@ impl Feed {
     /// took too long, or was answered before.
     pub fn answer(&mut self, tag: u64, answer: Answer, now: u64) -> bool {
         let Some(out) = self.out.remove(&tag) else { return false };
+        self.is_alone &= out.crashes.is_none();
         self.staged.changed = true;
         if answer == Answer::Returned {
             self.take_back(out);

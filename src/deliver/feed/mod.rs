@@ -113,6 +113,8 @@ pub struct Feed {
     /// Entities with something to deliver and nothing out, in turn.
     ready: VecDeque<Entity>,
     out: HashMap<u64, Out>,
+    /// A suspect is out, and runs alone.
+    is_alone: bool,
     next_tag: u64,
     /// What ran when a worker ended, and has not been done since.
     suspects: BTreeMap<StreamId, u32>,
@@ -159,6 +161,7 @@ impl Feed {
             lines: HashMap::new(),
             ready: VecDeque::new(),
             out: HashMap::new(),
+            is_alone: false,
             next_tag: 1,
             suspects: leased.running.iter().map(|running| (running.id, running.crashes)).collect(),
             holds: HashMap::new(),

@@ -18,8 +18,7 @@ pub fn entries(value: Value) -> Result<Vec<Entry>, StoreError> {
 
 /// Entries that anybody may have written.
 pub fn reads(value: Value) -> Result<Vec<Read>, StoreError> {
-    let read = |(id, fields)| Read { id, entry: Entry::from_foreign(id, fields) };
-    array(value)?.into_iter().map(|value| fields(value).map(read)).collect()
+    array(value)?.into_iter().map(read).collect()
 }
 
 /// The answer of XREAD: streams by their keys.
@@ -33,13 +32,27 @@ pub fn streams(value: Value) -> Result<Vec<(String, Vec<Read>)>, StoreError> {
     }
 }
 
-fn fields(value: Value) -> Result<(StreamId, Vec<(Bytes, Bytes)>), StoreError> {
+fn read(value: Value) -> Result<Read, StoreError> {
+    let (id, values) = id_and_values(value)?;
+    let mut values = values.into_iter();
+    let fields = std::iter::from_fn(|| match (values.next(), values.next()) {
+        (Some(Value::BulkString(field)), Some(Value::BulkString(value))) => Some((field, value)),
+        _ => None,
+    });
+    Ok(Read { id, entry: Entry::from_foreign(id, fields) })
+}
+
+fn id_and_values(value: Value) -> Result<(StreamId, Vec<Value>), StoreError> {
     let mut parts = array(value)?.into_iter();
     let (Some(id), Some(fields)) = (parts.next(), parts.next()) else {
         return Err(unexpected("an id and fields", &()));
     };
-    let id: StreamId = parsed(text(id)?)?;
-    let mut values = array(fields)?.into_iter();
+    Ok((parsed(text(id)?)?, array(fields)?))
+}
+
+fn fields(value: Value) -> Result<(StreamId, Vec<(Bytes, Bytes)>), StoreError> {
+    let (id, values) = id_and_values(value)?;
+    let mut values = values.into_iter();
     let mut fields = Vec::with_capacity(values.len() / 2);
     while let (Some(field), Some(value)) = (values.next(), values.next()) {
         fields.push((bytes(field)?, bytes(value)?));
