@@ -128,10 +128,15 @@ async fn decide(store: &RedisStore, args: &DeadArgs) -> Outcome {
             one(store, args, partitions, entity, Wish::Redrive).await
         }
         DeadCommand::Redrive { entity: None, .. } => {
+            let mut outcome = Ok(());
             for dead in held(store, args, partitions, false).await? {
-                one(store, args, partitions, &dead.entity, Wish::Redrive).await?;
+                match one(store, args, partitions, &dead.entity, Wish::Redrive).await {
+                    // It is not dead any more, or somebody was faster: the others all the same.
+                    Err(Failure::Found) => outcome = Err(Failure::Found),
+                    other => other?,
+                }
             }
-            Ok(())
+            outcome
         }
         DeadCommand::Skip { entity } => one(store, args, partitions, entity, Wish::Skip).await,
         DeadCommand::Drop { entity } => one(store, args, partitions, entity, Wish::Drop).await,

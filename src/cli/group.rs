@@ -108,13 +108,16 @@ async fn decide(store: &RedisStore, args: &GroupArgs) -> Outcome {
         }
         GroupCommand::Remove { group, .. } => {
             let found = store.measure_groups(&args.topic.name, partitions).await?;
-            let Some(measure) = found.iter().find(|found| found.group == *group) else {
-                return Err(no_such_group(args, group));
-            };
-            if measure.registered {
-                store.remove(&id(group), partitions).await?;
-            } else {
-                store.remove_plain_group(&id(group), partitions).await?;
+            match found.iter().find(|found| found.group == *group) {
+                Some(measure) if !measure.registered => {
+                    store.remove_plain_group(&id(group), partitions).await?;
+                }
+                Some(_) => store.remove(&id(group), partitions).await?,
+                None => {
+                    // What is left of a removal that was cut short would block trimming for ever.
+                    store.remove(&id(group), partitions).await?;
+                    return Err(no_such_group(args, group));
+                }
             }
             say(args, group, "removed, with all that it held", true);
             Ok(())

@@ -124,7 +124,7 @@ impl Delivery {
     /// Nobody answers it any more, as if its worker had ended: it is noted as having run when
     /// the partition changes hands.
     pub fn abandon(mut self) {
-        self.answers = None;
+        self.answer(Answer::Abandoned, None);
     }
 
     fn answer_and_confirm(

@@ -71,6 +71,15 @@ impl RetryPolicy {
         }
     }
 
+    /// How long the next attempt may take before it counts as lost with its worker; `None` if
+    /// there was the last one.
+    pub fn wait_after(&self, attempts: u32, random: &mut Random) -> Option<u64> {
+        if attempts >= self.attempts_max {
+            return None;
+        }
+        Some(self.wait_ms(attempts.min(self.attempts_max - 1), random).unwrap_or(self.base_ms))
+    }
+
     /// How long to wait after so many attempts; `None` after the last.
     pub fn wait_ms(&self, attempts: u32, random: &mut Random) -> Option<u64> {
         if attempts >= self.attempts_max {

@@ -61,6 +61,11 @@ pub enum What {
 pub const GAP: &str = "gap";
 
 impl Task {
+    /// Is it an event without a promise of order?
+    pub fn is_out_of_turn(&self) -> bool {
+        matches!(&self.what, What::Event { order, .. } if *order != Order::Strict)
+    }
+
     pub fn bytes(&self) -> u64 {
         match &self.what {
             What::Event { kind, attrs, data, .. } => (kind.len() + attrs.len() + data.len()) as u64,

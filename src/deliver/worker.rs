@@ -263,6 +263,10 @@ impl Worker {
     /// Decides about every partition whose lease was seen.
     fn leases_seen(&mut self, seen: &[LeaseSeen]) {
         let now = self.now();
+        if (seen.len() as u64) < u64::from(self.partitions) && !self.is_closing {
+            warn!(group = %self.group, "the group is not whole; registering what is missing");
+            self.register_anew();
+        }
         for (index, lease) in (0..).zip(seen) {
             let holds = self.slots.contains_key(&index);
             match self.book.step(index, lease, holds, now) {

@@ -27,6 +27,8 @@ use crate::{
 
 /// Deliveries that travel in one message, at most.
 const TOGETHER_MAX: usize = 256;
+/// How long a stream may take to say what it wants.
+const SUBSCRIBE_WITHIN: Duration = Duration::from_secs(10);
 /// How often what a worker did is counted.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 const IN_FLIGHT_DEFAULT: u32 = 64;
@@ -116,7 +118,16 @@ impl DeliveryService {
         requests: &mut Streaming<pb::ConsumeRequest>,
         responses: &Responses,
     ) -> Result<(), Status> {
-        let options = match requests.message().await?.and_then(|message| message.request) {
+        let mut draining = self.draining.clone();
+        let first = tokio::select! {
+            first = requests.message() => first?,
+            () = self.clock.sleep(SUBSCRIBE_WITHIN) => {
+                let detail = format!("nothing came within {SUBSCRIBE_WITHIN:?}");
+                return Err(status::bad_field("subscribe", detail));
+            }
+            _ = draining.wait_for(|draining| *draining) => return Err(status::stopping()),
+        };
+        let options = match first.and_then(|message| message.request) {
             Some(pb::consume_request::Request::Subscribe(subscribe)) => self.options(subscribe)?,
             _ => {
                 return Err(status::bad_field("subscribe", "a stream begins with a subscription".to_owned()));
@@ -127,7 +138,6 @@ impl DeliveryService {
         let started = Consumer::start(self.store.clone(), self.clock.clone(), random, options).await;
         let mut consumer = started.map_err(|error| failed(&error))?;
         self.metrics.consumers.inc();
-        let mut draining = self.draining.clone();
         let mut out: HashMap<u64, Delivery> = HashMap::new();
         let mut count_at = self.clock.sleep(COUNT_EVERY);
         let (mut number, mut counted) = (0, WorkerCounts::default());

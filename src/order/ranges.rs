@@ -51,6 +51,22 @@ impl Ranges {
         }
     }
 
+    /// Puts one sequence in, wherever it lies; joins runs that touch.
+    pub fn add(&mut self, sequence: Sequence) {
+        if self.contains(sequence) {
+            return;
+        }
+        let at = self.0.partition_point(|run| run.last < sequence);
+        let touches_above = self.0.get(at).is_some_and(|run| sequence.after() == run.first);
+        let touches_below = at > 0 && self.0[at - 1].last.after() == sequence;
+        match (touches_below, touches_above) {
+            (true, true) => self.0[at - 1].last = self.0.remove(at).last,
+            (true, false) => self.0[at - 1].last = sequence,
+            (false, true) => self.0[at].first = sequence,
+            (false, false) => self.0.insert(at, Range { first: sequence, last: sequence }),
+        }
+    }
+
     /// Takes one sequence out, splitting its run if it lies inside.
     pub fn remove(&mut self, sequence: Sequence) {
         let Some(at) = self.0.iter().position(|r| r.first <= sequence && sequence <= r.last) else { return };
@@ -148,6 +164,21 @@ mod tests {
         assert_eq!(without("4", 4), "");
         assert_eq!(without("0-2", 0), "1-2");
         assert_eq!(without("3-5,9", 7), "3-5,9");
+    }
+
+    #[test]
+    fn a_sequence_is_put_where_it_belongs() {
+        let with = |text: &str, sequence: u64| {
+            let mut set = ranges(text);
+            set.add(Sequence::new(sequence).unwrap());
+            set.to_string()
+        };
+        assert_eq!(with("3-5,9", 7), "3-5,7,9");
+        assert_eq!(with("3-5,9", 6), "3-6,9");
+        assert_eq!(with("3-5,7", 6), "3-7");
+        assert_eq!(with("3-5,9", 8), "3-5,8-9");
+        assert_eq!(with("3-5", 4), "3-5");
+        assert_eq!(with("3-5", 0), "0,3-5");
     }
 
     #[test]

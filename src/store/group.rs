@@ -14,7 +14,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use futures_util::future::BoxFuture;
 
 use super::{Entry, PartitionId, RecordError, StoreError, StreamId};
-use crate::order::{Entity, Epoch, LaneState, Sequence};
+use crate::order::{Entity, LaneState};
 
 /// Names a group of workers of a topic.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -120,10 +120,11 @@ impl FromStr for Running {
 pub type Point = LaneState;
 
 /// Why an entity is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HoldState {
     /// It is tried again when its time comes.
+    #[default]
     Retrying,
     /// Given up: only a person can let it go on.
     Dead,
@@ -154,7 +155,7 @@ impl HoldState {
 }
 
 /// An entity that is held. Its events wait in the store, numbered from `first` on.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     pub state: HoldState,
     /// How often the first one was tried.
@@ -165,41 +166,29 @@ pub struct Head {
     /// The number that the next one gets.
     pub next: u64,
     pub bytes: u64,
-    /// All up to here is held: what is read of it again is known.
-    pub epoch: Epoch,
-    pub reached: Sequence,
+    /// All up to here is held: what is read of it again is known. Nothing: the entity's point
+    /// says where it is.
+    pub reached: Option<Point>,
     /// Why the first one was not handled.
     pub reason: String,
 }
 
 impl Head {
-    /// Of an entity of which nothing is held yet: its point says where it is.
+    /// Of an entity of which nothing is held yet.
     pub fn paused() -> Self {
-        Head {
-            state: HoldState::Paused,
-            attempts: 0,
-            due_ms: 0,
-            first: FIRST_NUMBER,
-            next: FIRST_NUMBER,
-            bytes: 0,
-            epoch: Epoch::new(0).expect("0 is an epoch"),
-            reached: Sequence::new(0).expect("0 is a sequence"),
-            reason: String::new(),
-        }
+        Head { state: HoldState::Paused, ..Head::default() }
     }
 }
-
-/// The number that the first held event gets: there is room before it.
-pub const FIRST_NUMBER: u64 = 1_000_000;
 
 /// The longest reason that is kept, in bytes.
 pub const REASON_BYTES_MAX: usize = 1024;
 
 impl fmt::Display for Head {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Head { state, attempts, due_ms, first, next, bytes, epoch, reached, reason } = self;
+        let Head { state, attempts, due_ms, first, next, bytes, reached, reason } = self;
         let letter = state.letter();
-        write!(f, "{letter},{attempts},{due_ms},{first},{next},{bytes},{epoch},{reached};{reason}")
+        let reached = reached.as_ref().map(ToString::to_string).unwrap_or_default();
+        write!(f, "{letter},{attempts},{due_ms},{first},{next},{bytes}|{reached}|{reason}")
     }
 }
 
@@ -208,10 +197,11 @@ impl FromStr for Head {
 
     fn from_str(text: &str) -> Result<Self, StoreError> {
         let parsed = || {
-            let (numbers, reason) = text.split_once(';')?;
+            let (numbers, rest) = text.split_once('|')?;
+            let (reached, reason) = rest.split_once('|')?;
             let (letter, numbers) = numbers.split_once(',')?;
             let numbers: Vec<u64> = numbers.split(',').map(|n| n.parse().ok()).collect::<Option<_>>()?;
-            let [attempts, due_ms, first, next, bytes, epoch, reached] = numbers[..] else { return None };
+            let [attempts, due_ms, first, next, bytes] = numbers[..] else { return None };
             Some(Head {
                 state: HoldState::from_letter(letter.chars().next()?)?,
                 attempts: attempts.try_into().ok()?,
@@ -219,8 +209,7 @@ impl FromStr for Head {
                 first,
                 next,
                 bytes,
-                epoch: Epoch::new(epoch).ok()?,
-                reached: Sequence::new_next(reached).ok()?,
+                reached: if reached.is_empty() { None } else { Some(reached.parse().ok()?) },
                 reason: reason.to_owned(),
             })
         };
@@ -244,6 +233,9 @@ pub struct HeadChange {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Commit {
     pub term: u64,
+    /// How many commits of this term came before. One that was applied is not applied again,
+    /// and a store that went back is noticed.
+    pub number: u64,
     pub floor: StreamId,
     pub running: Vec<Running>,
     pub loose: Vec<StreamId>,
@@ -462,10 +454,12 @@ mod tests {
 
     #[test]
     fn text_and_head_say_the_same() {
-        for text in ["r,1,1763,0,1,10,0,5;it fell; twice", "d,5,0,3,9,900,7,9007199254740992;"] {
+        for text in
+            ["r,1,1763,0,1,10|0:5;m2|it fell | twice", "d,5,0,3,9,900|7:9007199254740992|", "p,0,0,0,0,0||"]
+        {
             assert_eq!(text.parse::<Head>().unwrap().to_string(), text);
         }
-        for text in ["", "r", "q,1,2,3,4,5,6,7;", "r,1,2,3,4,5,6;", "r,1,2,3,4,5,6,7,8;"] {
+        for text in ["", "r", "q,1,2,3,4,5||", "r,1,2,3,4||", "r,1,2,3,4,5|x|", "r,1,2,3,4,5|0:1"] {
             assert!(text.parse::<Head>().is_err(), "{text:?}");
         }
     }

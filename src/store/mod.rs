@@ -19,9 +19,9 @@ use futures_util::{future::BoxFuture, stream::BoxStream};
 pub use self::{
     batch::{Batch, LaneOffers, Offer},
     group::{
-        Attendance, Commit, Committed, FIRST_NUMBER, Granted, GroupId, GroupMeasure, GroupStore, Head,
-        HeadChange, HoldState, KeptEvents, LeaseSeen, Leased, Member, Point, REASON_BYTES_MAX, Read, Running,
-        Start, Streams, Switches, Waiter, Wish,
+        Attendance, Commit, Committed, Granted, GroupId, GroupMeasure, GroupStore, Head, HeadChange,
+        HoldState, KeptEvents, LeaseSeen, Leased, Member, Point, REASON_BYTES_MAX, Read, Running, Start,
+        Streams, Switches, Waiter, Wish,
     },
     keys::{GroupKeys, PartitionId, PartitionKeys, id_digest, partition_of, probe_channel, topic_key},
     memory::MemoryStore,

@@ -175,3 +175,115 @@ async fn a_handler_that_takes_too_long_has_failed() {
     assert!(first.ack().await.is_err(), "it came too late");
     nothing(&mut consumer, Duration::from_millis(300)).await;
 }
+
+#[tokio::test]
+async fn what_was_handled_when_its_entity_was_paused_is_not_lost_with_its_worker() {
+    for world in [World::memory().await, World::redis().await] {
+        world.publish("a", 0..2).await;
+        let mut first = world.consumer(options("g")).await;
+        let out = next(&mut first).await;
+        assert_eq!(shown(&out), "a 0");
+        let (id, entity) = (world.partition_of("a"), Entity::new("a").unwrap());
+        assert_eq!(world.store.wish(&id, "g", &entity, Wish::Pause).await.unwrap(), Granted::Done);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        world.publish("a", 2..4).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        std::mem::forget(first.freeze());
+        std::mem::forget(out);
+        let mut second = world.consumer(options("g")).await;
+        nothing(&mut second, Duration::from_millis(1_500)).await;
+        assert_eq!(world.store.wish(&id, "g", &entity, Wish::Resume).await.unwrap(), Granted::Done);
+        for sequence in 0..4 {
+            assert_eq!(acked(&mut second).await, format!("a {sequence}"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_failure_while_its_entity_is_paused_stands_before_what_came_meanwhile() {
+    for world in [World::memory().await, World::redis().await] {
+        world.publish("a", 0..1).await;
+        let mut consumer = world.consumer(options("g")).await;
+        let out = next(&mut consumer).await;
+        let (id, entity) = (world.partition_of("a"), Entity::new("a").unwrap());
+        assert_eq!(world.store.wish(&id, "g", &entity, Wish::Pause).await.unwrap(), Granted::Done);
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        world.publish("a", 1..3).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        out.nack("no").await.unwrap();
+        nothing(&mut consumer, Duration::from_millis(500)).await;
+        assert_eq!(world.store.wish(&id, "g", &entity, Wish::Resume).await.unwrap(), Granted::Done);
+        for sequence in 0..3 {
+            assert_eq!(acked(&mut consumer).await, format!("a {sequence}"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_late_event_that_fails_takes_nothing_back() {
+    use seriatim::order::{LatePlace, Policy};
+    for world in [World::memory().await, World::redis().await] {
+        world.policy(Policy { late: LatePlace::Inline, ..Policy::default() }).await;
+        world.publish("a", [0, 3]).await;
+        let gap = seriatim::store::GapId {
+            entity: Entity::new("a").unwrap(),
+            epoch: seriatim::order::Epoch::new(0).unwrap(),
+            next: seriatim::order::Sequence::new(1).unwrap(),
+        };
+        world.store.skip(&world.partition_of("a"), &gap, "").await.unwrap().unwrap();
+        let slow =
+            seriatim::deliver::retry::RetryPolicy { base_ms: 2_500, cap_ms: 2_500, ..options("g").retry };
+        let options = ConsumerOptions { retry: slow, ..options("g") };
+        let mut first = world.consumer(options.clone()).await;
+        for wanted in ["a 0", "a gap 1-2 operator", "a 3"] {
+            assert_eq!(acked(&mut first).await, wanted);
+        }
+        world.publish("a", [2]).await;
+        assert_eq!(nacked(&mut first, "no").await, ("a late 2".into(), 1));
+        first.close().await;
+        world.publish("a", [4]).await;
+        let mut second = world.consumer(options).await;
+        assert_eq!((acked(&mut second).await, acked(&mut second).await), ("a late 2".into(), "a 4".into()));
+        nothing(&mut second, Duration::from_millis(300)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_held_event_that_ends_its_worker_every_time_is_dead_in_the_end() {
+    for world in [World::memory().await, World::redis().await] {
+        world.publish("bad", 0..2).await;
+        let mut consumer = world.consumer(options("g")).await;
+        nacked(&mut consumer, "no").await;
+        let id = world.partition_of("bad");
+        let mut tries = 0;
+        loop {
+            let Ok(Some(delivery)) = tokio::time::timeout(Duration::from_secs(2), consumer.next()).await
+            else {
+                break;
+            };
+            tries += 1;
+            assert!(tries < 10, "it is never given up");
+            std::mem::forget(consumer.freeze());
+            std::mem::forget(delivery);
+            consumer = world.consumer(options("g")).await;
+        }
+        let heads = world.store.heads(&id, "g").await.unwrap();
+        assert_eq!((tries, heads[0].1.state), (4, HoldState::Dead), "{heads:?}");
+        assert_eq!(heads[0].1.next - heads[0].1.first, 2);
+    }
+}
+
+#[tokio::test]
+async fn what_waits_for_its_next_attempt_can_be_tried_at_once() {
+    for world in [World::memory().await, World::redis().await] {
+        let slow =
+            seriatim::deliver::retry::RetryPolicy { base_ms: 60_000, cap_ms: 60_000, ..options("g").retry };
+        world.publish("bad", 0..1).await;
+        let mut consumer = world.consumer(ConsumerOptions { retry: slow, ..options("g") }).await;
+        nacked(&mut consumer, "no").await;
+        nothing(&mut consumer, Duration::from_millis(300)).await;
+        let (id, entity) = (world.partition_of("bad"), Entity::new("bad").unwrap());
+        assert_eq!(world.store.wish(&id, "g", &entity, Wish::Redrive).await.unwrap(), Granted::Done);
+        assert_eq!(acked(&mut consumer).await, "bad 0");
+    }
+}

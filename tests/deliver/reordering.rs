@@ -132,3 +132,32 @@ async fn a_degraded_group_waits_for_nothing_and_says_so() {
         assert_eq!((acked(&mut consumer).await, acked(&mut consumer).await), ("a 3".into(), "a 4".into()));
     }
 }
+
+#[tokio::test]
+async fn what_passed_a_degraded_group_is_done_for_the_next_worker() {
+    for world in [World::memory().await, World::redis().await] {
+        world.policy(passing()).await;
+        let mut first = world.consumer(options("g")).await;
+        let group = GroupId { topic: "jobs".into(), group: "g".into() };
+        assert!(world.store.switch(&group, Switches { paused: false, degraded: true }).await.unwrap());
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        // Something holds the floor down.
+        world.publish("slow", [0]).await;
+        let slow = crate::world::next(&mut first).await;
+        world.publish("a", [0, 2, 3]).await;
+        for wanted in ["a passed 0", "a passed 2", "a passed 3"] {
+            assert_eq!(acked(&mut first).await, wanted);
+        }
+        assert!(world.store.switch(&group, Switches::default()).await.unwrap());
+        std::mem::forget(first.freeze());
+        std::mem::forget(slow);
+        let mut second = world.consumer(options("g")).await;
+        assert_eq!(acked(&mut second).await, "slow passed 0".replace("passed ", ""));
+        nothing(&mut second, Duration::from_millis(300)).await;
+        // What was missing is still known to be.
+        world.publish("a", [1]).await;
+        assert_eq!(acked(&mut second).await, "a late 1");
+        world.publish("a", [4]).await;
+        assert_eq!(acked(&mut second).await, "a 4");
+    }
+}

@@ -26,10 +26,6 @@ impl Staged {
         self.kept.remove(&(entity.clone(), number));
         self.dropped.push((entity.clone(), number));
     }
-
-    pub fn ends(&self, entity: &Entity) -> bool {
-        self.ended.iter().any(|change| change.entity == *entity)
-    }
 }
 
 impl Feed {
@@ -45,6 +41,8 @@ impl Feed {
         self.loose = self.loose.split_off(&floor);
         self.loose.remove(&floor);
         let heads = self.head_changes();
+        let number = self.commits;
+        self.commits += 1;
         let staged = std::mem::take(&mut self.staged);
         let runs = |out: &super::Out| {
             // Held ones are counted where they are held.
@@ -59,6 +57,7 @@ impl Feed {
         running.extend(missing);
         Commit {
             term: self.term,
+            number,
             floor,
             running,
             loose: self.loose.iter().copied().collect(),
@@ -69,18 +68,20 @@ impl Feed {
         }
     }
 
-    /// It is in the store. True if a person has decided something meanwhile: look at the
-    /// heads.
-    pub fn committed(&mut self, asked: u64, now_ms: u64, now: u64) -> bool {
+    /// It is in the store.
+    pub fn committed(&mut self, asked: u64, now_ms: u64, now: u64, is_reading: bool) {
         self.store_clock = (now_ms, now);
-        self.forget_idle();
-        std::mem::replace(&mut self.asked, asked) != asked
+        self.asked = asked;
+        // What is being looked up must not be forgotten meanwhile.
+        if !is_reading {
+            self.forget_idle();
+        }
     }
 
     /// Of entities with nothing in hand only so many are remembered; the others' points are
     /// looked up again.
     fn forget_idle(&mut self) {
-        if self.lines.len() <= self.limits.idle_max {
+        if self.lines.len() <= self.limits.idle_max + self.holds.len() {
             return;
         }
         let idle: Vec<Entity> = self

@@ -3,7 +3,7 @@
 use super::{Feed, Out};
 use crate::{
     deliver::task::Task,
-    order::{Entity, LaneState},
+    order::{Entity, Epoch, LaneState, Sequence},
 };
 
 /// A task that was started: it may be handed out once the commit that says so is in the
@@ -25,6 +25,8 @@ pub enum Answer {
     },
     /// It was not handled, nor tried: deliver it as if it had not been.
     Returned,
+    /// Nobody will answer: it is noted as running when the partition changes hands.
+    Abandoned,
 }
 
 impl Feed {
@@ -38,6 +40,7 @@ impl Feed {
         if line.is_idle() {
             self.ready.push_back(entity.clone());
         }
+        line.out_of_turn += usize::from(task.is_out_of_turn());
         line.queue.push_back(task);
     }
 
@@ -57,8 +60,9 @@ impl Feed {
             match suspected {
                 Some(crashes) if crashes >= self.limits.crashes_max => {
                     let task = line.queue.pop_front().expect("it was there a moment ago");
+                    line.out_of_turn -= usize::from(task.is_out_of_turn());
                     let reason = format!("{crashes} times its worker ended while it alone was handled");
-                    self.hold_dead(&entity, task, reason, now);
+                    self.hold_dead(&entity, task, reason);
                 }
                 Some(_) if !self.out.is_empty() => {
                     self.ready.push_front(entity);
@@ -66,6 +70,7 @@ impl Feed {
                 }
                 Some(_) | None => {
                     let task = line.queue.pop_front().expect("it was there a moment ago");
+                    line.out_of_turn -= usize::from(task.is_out_of_turn());
                     line.busy = true;
                     let crashes = suspected.map(|crashes| crashes + 1);
                     started.push(self.hand_out(entity, task, 1, None, crashes, now));
@@ -89,7 +94,14 @@ impl Feed {
         self.tally.started += 1;
         self.staged.changed = true;
         self.is_alone |= crashes.is_some();
-        let out = Out { entity: entity.clone(), task: task.clone(), since: now, held, crashes };
+        let out = Out {
+            entity: entity.clone(),
+            task: task.clone(),
+            since: now,
+            held,
+            crashes,
+            is_abandoned: false,
+        };
         self.out.insert(tag, out);
         Started { tag, entity, task, attempt }
     }
@@ -97,8 +109,15 @@ impl Feed {
     /// What became of a delivery. An answer to one that is not out does not count (false): it
     /// took too long, or was answered before.
     pub fn answer(&mut self, tag: u64, answer: Answer, now: u64) -> bool {
+        if answer == Answer::Abandoned {
+            if let Some(out) = self.out.get_mut(&tag) {
+                self.abandoned += usize::from(!std::mem::replace(&mut out.is_abandoned, true));
+            }
+            return true;
+        }
         let Some(out) = self.out.remove(&tag) else { return false };
         self.is_alone &= out.crashes.is_none();
+        self.abandoned -= usize::from(out.is_abandoned);
         self.staged.changed = true;
         if answer == Answer::Returned {
             self.take_back(out);
@@ -124,8 +143,9 @@ impl Feed {
                 self.tally.nacked += 1;
                 self.held_failed(&out.entity, reason.clone(), now);
             }
-            (Answer::Returned, _) => unreachable!("it was taken back"),
+            (Answer::Returned | Answer::Abandoned, _) => unreachable!("it was seen to above"),
         }
+        self.do_deferred(&out.entity);
         true
     }
 
@@ -134,9 +154,11 @@ impl Feed {
             Some(_) => self.held_returned(&out.entity),
             None => {
                 if let Some(line) = self.lines.get_mut(&out.entity) {
+                    line.out_of_turn += usize::from(out.task.is_out_of_turn());
                     line.queue.push_front(out.task);
                 }
                 self.free(&out.entity);
+                self.do_deferred(&out.entity);
             }
         }
     }
@@ -165,22 +187,50 @@ impl Feed {
         }
     }
 
+    /// An acknowledgement moves how far its entity is; one that fills what was missing below
+    /// changes what is still missing there.
     pub(super) fn move_point(&mut self, entity: &Entity, task: &Task) {
         if !task.moves {
             return;
         }
-        let to = (task.epoch, task.sequence.after());
-        // An entity of which only held events were seen has no line yet; those are in order.
-        if let Some(line) = self.lines.get_mut(entity) {
-            if line.point.is_some_and(|point| point >= to) {
-                return;
+        let mut to = (task.epoch, task.sequence.after());
+        match self.lines.get_mut(entity) {
+            Some(line) => {
+                if line.point.is_some_and(|point| point >= to) {
+                    let is_fill = task.is_out_of_turn() && line.point.is_some_and(|point| point.0 == to.0);
+                    let Some(point) = line.point.filter(|_| is_fill) else { return };
+                    to = point;
+                }
+                line.point = Some(to);
+                let point = self.point_at(entity, to.0, to.1);
+                self.staged.points.insert(entity.clone(), point);
             }
-            line.point = Some(to);
+            // Only held events were seen of it; those are in order.
+            None => {
+                let point = self.point_at(entity, to.0, to.1);
+                self.staged.points.insert(entity.clone(), point.clone());
+                if self.lineless.len() >= self.limits.idle_max {
+                    self.lineless.clear();
+                }
+                self.lineless.insert(entity.clone(), point);
+            }
         }
-        let mut point = LaneState::healthy(to.0, to.1);
-        if let Some(missing) = self.lanes.missing(entity, to.0) {
-            missing.iter().filter(|range| range.last < to.1).for_each(|range| point.missing.push(range));
+    }
+
+    /// Where an entity is if everything below `next` is done, but for what is missing and for
+    /// what is in line out of turn.
+    pub(super) fn point_at(&self, entity: &Entity, epoch: Epoch, next: Sequence) -> LaneState {
+        let mut position = LaneState::healthy(epoch, next);
+        if let Some(missing) = self.lanes.missing(entity, epoch) {
+            missing.iter().filter(|range| range.last < next).for_each(|range| position.missing.push(range));
         }
-        self.staged.points.insert(entity.clone(), point);
+        let Some(line) = self.lines.get(entity).filter(|line| line.out_of_turn > 0) else { return position };
+        for task in &line.queue {
+            if task.is_out_of_turn() && task.epoch == epoch && task.sequence < next {
+                position.missing.add(task.sequence);
+            }
+        }
+        position.missing.merge_down();
+        position
     }
 }

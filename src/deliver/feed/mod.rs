@@ -16,6 +16,7 @@ mod commit;
 mod dispatch;
 mod hold;
 mod reading;
+mod wish;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -28,7 +29,7 @@ use super::{
 use crate::{
     order::{Entity, Epoch, Partition, Policy, Sequence},
     random::Random,
-    store::{Leased, StreamId},
+    store::{Head, Leased, Point, StreamId},
 };
 
 /// How much one partition may have in hand.
@@ -75,6 +76,8 @@ struct Line {
     queue: VecDeque<Task>,
     /// A delivery is out.
     busy: bool,
+    /// Of those in the queue so many are not in order.
+    out_of_turn: usize,
     /// How far it is acknowledged.
     point: Option<(Epoch, Sequence)>,
 }
@@ -94,6 +97,7 @@ struct Out {
     held: Option<u64>,
     /// It runs alone: how often it was suspected, this time included.
     crashes: Option<u32>,
+    is_abandoned: bool,
 }
 
 pub struct Feed {
@@ -113,12 +117,18 @@ pub struct Feed {
     /// Entities with something to deliver and nothing out, in turn.
     ready: VecDeque<Entity>,
     out: HashMap<u64, Out>,
+    /// Of those so many will never be answered.
+    abandoned: usize,
     /// A suspect is out, and runs alone.
     is_alone: bool,
     next_tag: u64,
     /// What ran when a worker ended, and has not been done since.
     suspects: BTreeMap<StreamId, u32>,
     holds: HashMap<Entity, Hold>,
+    /// Heads that wait for an answer to what is being handled.
+    deferred: HashMap<Entity, Head>,
+    /// Points of entities of which only held events were seen: what is looked up may be older.
+    lineless: HashMap<Entity, Point>,
     /// As of the last tick: entities, those of them that are dead, events.
     held: (usize, usize, u64),
     /// Something held may be wanted.
@@ -126,6 +136,7 @@ pub struct Feed {
     staged: Staged,
     /// Counts a person's decisions that were seen.
     asked: u64,
+    commits: u64,
     /// The store's clock and ours at the same moment.
     store_clock: (u64, u64),
     tally: Tally,
@@ -161,14 +172,18 @@ impl Feed {
             lines: HashMap::new(),
             ready: VecDeque::new(),
             out: HashMap::new(),
+            abandoned: 0,
             is_alone: false,
             next_tag: 1,
             suspects: leased.running.iter().map(|running| (running.id, running.crashes)).collect(),
             holds: HashMap::new(),
+            deferred: HashMap::new(),
+            lineless: HashMap::new(),
             held: (0, 0, 0),
             look_at_holds: true,
             staged: Staged::default(),
             asked: leased.asked,
+            commits: 0,
             store_clock: (leased.now_ms, now),
             tally: Tally::default(),
             warnings: Vec::new(),
@@ -187,12 +202,18 @@ impl Feed {
     /// How many entries more may be read.
     pub fn room(&self) -> usize {
         let is_full = self.unfinished_bytes >= self.limits.window_bytes || self.is_held_full();
-        if is_full { 0 } else { self.limits.window_entries.saturating_sub(self.unfinished.len()) }
+        let in_hand = self.unfinished.len() + self.loose.len();
+        if is_full { 0 } else { self.limits.window_entries.saturating_sub(in_hand) }
     }
 
-    /// Deliveries that are out.
+    /// Deliveries that are out, and that somebody will answer.
     pub fn running(&self) -> usize {
-        self.out.len()
+        self.out.len() - self.abandoned
+    }
+
+    /// A person's decisions that were seen, counted.
+    pub fn asked(&self) -> u64 {
+        self.asked
     }
 
     /// Entities that are held, and how many of them are dead, as of the last tick.

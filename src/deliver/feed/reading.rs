@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::{Feed, LARGE_GAP, Line};
+use super::{Feed, LARGE_GAP, Line, hold::higher};
 use crate::{
     deliver::task::{Content, Task, What},
     order::{
@@ -62,8 +62,10 @@ impl Feed {
 
     /// An entity comes into view: its lane goes on where it is acknowledged, or held.
     fn meet(&mut self, entity: Entity, point: Option<Point>) {
+        let point = higher(point, self.lineless.remove(&entity));
         let line = Line { point: point.as_ref().map(|point| (point.epoch, point.next)), ..Line::default() };
-        if let Some(reached) = self.holds.get(&entity).and_then(|hold| hold.reached()).or(point) {
+        let held = self.holds.get(&entity).and_then(|hold| hold.head.reached.clone());
+        if let Some(reached) = higher(held, point) {
             self.lanes.restore_lane(entity.clone(), reached);
         }
         self.lines.insert(entity, line);
@@ -129,6 +131,12 @@ impl Feed {
     }
 
     fn admit(&mut self, entity: &Entity, entry: Entry, now: u64) {
+        if self.lanes.is_stale(entity, entry.epoch) && entry.order == Order::Strict {
+            // In its turn it came before the higher epoch: it is done.
+            self.tally.known += 1;
+            self.finish_entry(entry.id);
+            return;
+        }
         if self.lanes.is_stale(entity, entry.epoch) {
             self.enqueue(entity, out_of_order(entry, Order::Late));
             return;
@@ -184,7 +192,7 @@ impl Feed {
     /// A person takes the promise of order away, or gives it back.
     pub fn set_degraded(&mut self, degraded: bool, now: u64) {
         let mut effects = Effects::new(u64::MAX);
-        if degraded && !self.lanes.is_degraded() {
+        if degraded && !self.lanes.is_degraded_by_operator() {
             self.lanes.degrade(now, &mut effects);
         } else if !degraded && self.lanes.is_degraded_by_operator() {
             self.lanes.restore(now, &mut effects);
@@ -211,7 +219,7 @@ impl Feed {
                             id: Some(id),
                             epoch: append.epoch,
                             sequence: append.sequence,
-                            moves: order == Order::Strict,
+                            moves: order != Order::Late,
                             what: What::Event { order, kind, attrs, data },
                         },
                     ));

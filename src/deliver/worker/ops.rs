@@ -1,6 +1,6 @@
 //! What is under way in the store, and what follows when it is done.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use futures_util::FutureExt;
 use tracing::{debug, warn};
@@ -14,8 +14,8 @@ use crate::{
     },
     order::Entity,
     store::{
-        Attendance, Commit, Committed, Head, LeaseSeen, Leased, Member, PartitionId, Point, Read, StoreError,
-        StreamId, Streams, Waiter,
+        Attendance, Commit, Committed, Head, LeaseSeen, Leased, Member, PartitionId, Point, Read, Start,
+        StoreError, StreamId, Streams, Waiter,
     },
 };
 
@@ -29,12 +29,12 @@ pub enum Op {
     Departed,
     Seen(Result<Vec<LeaseSeen>, StoreError>),
     Leased(u32, Result<Option<(Leased, Heads)>, StoreError>),
-    Committed(u32, u64, Result<Committed, StoreError>),
+    /// With what is held, if a person has decided something meanwhile.
+    Committed(u32, u64, Result<(Committed, Option<Heads>), StoreError>),
     Read(u32, u64, usize, Result<Vec<Read>, StoreError>),
     Met(u32, u64, Vec<Read>, Result<Vec<(Entity, Option<Point>)>, StoreError>),
     Waited(Vec<(u32, u64)>, Box<dyn Waiter>, Result<Streams, StoreError>),
-    Fetched(u32, u64, Entity, Result<Vec<(u64, Task)>, StoreError>),
-    Heads(u32, u64, Result<Heads, StoreError>),
+    Fetched(u32, u64, Entity, Range<u64>, Result<Vec<(u64, Task)>, StoreError>),
     Released(u32, Result<(), StoreError>),
 }
 
@@ -73,20 +73,28 @@ impl Worker {
 
     pub(super) fn commit(&mut self, index: u32) {
         let (store, clock, id) = (self.store.clone(), self.clock.clone(), self.partition(index));
-        let (group, give_up_after) = (self.group.group.clone(), self.options.lease);
+        let group = self.group.group.clone();
         let now = self.now();
         let slot = self.slots.get_mut(&index).expect("somebody saw it a moment ago");
         let commit: Commit = slot.feed.commit();
         (slot.is_committing, slot.committed_at) = (true, now);
         slot.started = std::mem::take(&mut slot.starting);
         slot.confirmed = std::mem::take(&mut slot.confirming);
-        let term = slot.feed.term();
+        let (term, asked_before) = (slot.feed.term(), slot.feed.asked());
+        // For as long as it takes: whatever happens meanwhile, it is applied once or fenced.
         let write = async move {
-            let began = clock.now();
             loop {
-                match store.commit(&id, &group, &commit).await {
-                    // The same once more: it is written at most once, as far as anybody can tell.
-                    Err(error) if error.is_passing() && clock.now() - began < give_up_after => {
+                let outcome = async {
+                    let committed = store.commit(&id, &group, &commit).await?;
+                    // Before anything else is committed, or what is read would be older than
+                    // what is known.
+                    let is_asked =
+                        matches!(committed, Committed::Done { asked, .. } if asked != asked_before);
+                    let heads = if is_asked { Some(store.heads(&id, &group).await?) } else { None };
+                    Ok((committed, heads))
+                };
+                match outcome.await {
+                    Err(error) if StoreError::is_passing(&error) && !is_no_group(&error) => {
                         debug!(partition = %id, %error, "a commit is tried again");
                         clock.sleep(COMMIT_AGAIN).await;
                     }
@@ -129,7 +137,7 @@ impl Worker {
                 slots.push((*index, slot.feed.term()));
                 slot.is_reading = true;
             } else {
-                others_read = true;
+                others_read |= slot.is_reading;
             }
         }
         if waiting.is_empty() {
@@ -175,19 +183,13 @@ impl Worker {
         for (entity, numbers) in slot.feed.wanted(now) {
             let (store, id, group) = (store.clone(), id.clone(), group.clone());
             let fetch = async move {
-                let kept = store.kept(&id, &group, &entity, numbers).await;
+                let kept = store.kept(&id, &group, &entity, numbers.clone()).await;
                 let task = |(number, text): (u64, Vec<u8>)| Ok((number, Task::from_text(&text)?));
                 let tasks = kept.and_then(|kept| kept.into_iter().map(task).collect());
-                Op::Fetched(index, term, entity, tasks)
+                Op::Fetched(index, term, entity, numbers, tasks)
             };
             self.ops.push(fetch.boxed());
         }
-    }
-
-    fn look_at_heads(&mut self, index: u32, term: u64) {
-        let (store, id, group) = (self.store.clone(), self.partition(index), self.group.group.clone());
-        let look = async move { Op::Heads(index, term, store.heads(&id, &group).await) };
-        self.ops.push(look.boxed());
     }
 
     /// Gives a partition back once nothing of it is in hand.
@@ -260,27 +262,19 @@ impl Worker {
                 self.waiter = Some(waiter);
                 self.waited(&slots, outcome);
             }
-            Op::Fetched(index, term, entity, outcome) if self.is_term(index, term) => {
+            Op::Fetched(index, term, entity, numbers, outcome) if self.is_term(index, term) => {
+                let now = self.now();
                 if let Err(error) = &outcome {
                     warn!(group = %self.group, partition = index, %error, "what is held was not fetched");
                 }
                 let slot = self.slots.get_mut(&index).expect("its term was compared");
-                slot.feed.fetched(&entity, outcome.ok());
+                slot.feed.fetched(&entity, numbers, outcome.ok(), now);
             }
-            Op::Heads(index, term, outcome) if self.is_term(index, term) => match outcome {
-                Ok(heads) => self.slots.get_mut(&index).expect("its term was compared").feed.heads(heads),
-                Err(_) => self.look_at_heads(index, term),
-            },
             Op::Released(index, Err(error)) => {
                 debug!(partition = index, %error, "a partition was not given back; its lease runs out");
             }
             // Of a lease that is over.
-            Op::Committed(..)
-            | Op::Read(..)
-            | Op::Met(..)
-            | Op::Fetched(..)
-            | Op::Heads(..)
-            | Op::Released(..) => {}
+            Op::Committed(..) | Op::Read(..) | Op::Met(..) | Op::Fetched(..) | Op::Released(..) => {}
         }
     }
 
@@ -305,15 +299,21 @@ impl Worker {
             }
             Ok(None) => {
                 warn!(group = %self.group, "the group is not registered any more; registering it anew");
-                self.attending.is_under_way = true;
-                let (store, group, partitions) = (self.store.clone(), self.group.clone(), self.partitions);
-                let start = self.options.start;
-                self.ops.push(
-                    async move { Op::Registered(store.register(&group, partitions, start).await) }.boxed(),
-                );
+                self.register_anew();
             }
             Err(error) => debug!(group = %self.group, %error, "the members were not seen"),
         }
+    }
+
+    /// From the beginning, whatever it was at first: better twice than never.
+    pub(super) fn register_anew(&mut self) {
+        if std::mem::replace(&mut self.attending.is_under_way, true) {
+            return;
+        }
+        let (store, group, partitions) = (self.store.clone(), self.group.clone(), self.partitions);
+        let register =
+            async move { Op::Registered(store.register(&group, partitions, Start::Beginning).await) };
+        self.ops.push(register.boxed());
     }
 
     /// Taken at the last moment: for somebody else.
@@ -323,9 +323,9 @@ impl Worker {
         self.ops.push(release.boxed());
     }
 
-    fn committed(&mut self, index: u32, term: u64, outcome: Result<Committed, StoreError>) {
+    fn committed(&mut self, index: u32, term: u64, outcome: Result<(Committed, Option<Heads>), StoreError>) {
         match outcome {
-            Ok(Committed::Done { asked, now_ms }) => {
+            Ok((Committed::Done { asked, now_ms }, heads)) => {
                 let now = self.now();
                 let slot = self.slots.get_mut(&index).expect("its term was compared");
                 slot.is_committing = false;
@@ -333,12 +333,13 @@ impl Worker {
                     let _ = confirm.send(Ok(()));
                 }
                 let started = std::mem::take(&mut slot.started);
-                if slot.feed.committed(asked, now_ms, now) {
-                    self.look_at_heads(index, term);
+                slot.feed.committed(asked, now_ms, now, slot.is_reading);
+                if let Some(heads) = heads {
+                    slot.feed.heads(heads);
                 }
                 started.into_iter().for_each(|started| self.hand_out(index, term, started));
             }
-            Ok(Committed::Fenced { term }) => self.lose(index, term),
+            Ok((Committed::Fenced { term }, _)) => self.lose(index, term),
             Err(error) => {
                 // Nothing is known of what was written: the next owner finds out.
                 warn!(group = %self.group, partition = index, %error, "a partition is let go: it cannot be committed");
@@ -404,4 +405,8 @@ impl Worker {
         };
         self.ops.push(pause.boxed());
     }
+}
+
+fn is_no_group(error: &StoreError) -> bool {
+    error.to_string().contains("NOGROUP")
 }

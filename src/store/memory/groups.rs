@@ -96,10 +96,16 @@ impl MemoryStore {
 
 impl Part {
     fn commit(&mut self, commit: &Commit, now_ms: u64) -> Committed {
-        if self.term != commit.term {
+        if self.term == commit.term && self.count == commit.number + 1 {
+            return Committed::Done { asked: self.asked, now_ms };
+        }
+        if self.term != commit.term || self.count != commit.number {
             return Committed::Fenced { term: self.term };
         }
         self.resume.extend(commit.points.iter().cloned());
+        for (entity, number) in &commit.dropped {
+            self.kept.remove(&(entity.clone(), *number));
+        }
         for (entity, number, text) in &commit.kept {
             self.kept.insert((entity.clone(), *number), text.clone());
         }
@@ -113,9 +119,6 @@ impl Part {
                 let head = Head { state: wish.unwrap_or(change.head.state), ..change.head.clone() };
                 self.held.insert(change.entity.clone(), head);
             }
-        }
-        for (entity, number) in &commit.dropped {
-            self.kept.remove(&(entity.clone(), *number));
         }
         self.floor = commit.floor;
         self.count += 1;

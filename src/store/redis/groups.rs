@@ -277,9 +277,9 @@ fn encode_commit(keys: &GroupKeys, group: &str, commit: &Commit) -> Cmd {
     let words =
         2 * commit.points.len() + 4 * commit.heads.len() + 2 * commit.kept.len() + commit.dropped.len();
     let bytes = commit.kept.iter().map(|(_, _, event)| event.len()).sum();
-    let mut call = GROUP_COMMIT.call(&of_script.map(String::as_str), 9 + words, bytes);
+    let mut call = GROUP_COMMIT.call(&of_script.map(String::as_str), 10 + words, bytes);
     call.arg(group).arg(commit.term).arg(commit.floor.to_string());
-    call.arg(joined(&commit.running)).arg(joined(&commit.loose));
+    call.arg(joined(&commit.running)).arg(joined(&commit.loose)).arg(commit.number);
     call.arg(2 * commit.points.len());
     for (entity, point) in &commit.points {
         call.arg(entity.as_str()).arg(point.to_string());
