@@ -10,6 +10,8 @@ help:
 	@echo "make lint          formatting and clippy only"
 	@echo "make differential  the two engines against each other, STEPS=1000000 steps from SEED=1"
 	@echo "make gaps          100,000 gaps that end at once, while others publish"
+	@echo "make workers       workers that are killed and suspended, 60 times each, judged by the checker"
+	@echo "make delivery      how fast deliveries are, beside a plain loop of XREADGROUP and XACK"
 	@echo "make speed         what an event costs, with the optimised binary"
 	@echo "make clients       Python and Node with their libraries, under target/clients"
 	@echo "make demo          see it work"
@@ -46,3 +48,14 @@ clients:
 .PHONY: speed
 speed: tools
 	$(CARGO) test --locked --release --test e2e speed -- --nocapture
+
+# Workers that come and go under load: what the short run in `make test` does, at length.
+.PHONY: workers delivery
+workers: tools
+	$(CARGO) build --locked --example recording_worker
+	SERIATIM_KILLS=60 SERIATIM_STOPS=60 SERIATIM_ENTITIES=10000 \
+		$(CARGO) test --locked --test e2e workers -- --nocapture
+
+delivery: tools
+	SERIATIM_DELIVERIES=200000 SERIATIM_ROUNDS=3 \
+		$(CARGO) test --locked --release --test deliver bench -- --nocapture

@@ -196,6 +196,7 @@ impl Worker {
         for index in indices {
             self.read(index);
             self.fetch_held(index, now);
+            self.sweep(index, now);
             self.release_if_done(index);
         }
         self.wait();

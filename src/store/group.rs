@@ -411,6 +411,17 @@ pub trait GroupStore: Send + Sync + 'static {
         entities: &'a [Entity],
     ) -> BoxFuture<'a, Result<Vec<Option<Point>>, StoreError>>;
 
+    /// Forgets points of entities that were retired, about `count` from a place on. Only who has
+    /// done everything in the stream may call it. Returns where to go on, 0 at the end.
+    fn sweep_points<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        group: &'a str,
+        term: u64,
+        cursor: u64,
+        count: usize,
+    ) -> BoxFuture<'a, Result<u64, StoreError>>;
+
     /// All held entities.
     fn heads<'a>(
         &'a self,

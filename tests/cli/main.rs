@@ -15,3 +15,4 @@ mod serving;
 mod topics;
 mod trimming;
 mod verifying;
+mod working;

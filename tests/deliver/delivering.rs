@@ -129,6 +129,27 @@ async fn partitions_are_shared_and_given_back() {
     assert_eq!(acked(&mut first).await, "a 0");
 }
 
+/// What is remembered of an entity goes when the entity is retired.
+#[tokio::test]
+async fn retired_entities_are_forgotten() {
+    use seriatim::order::{Entity, Policy, Retirement};
+    for world in [World::memory().await, World::redis().await] {
+        let times = Retirement { stuck_after: 1, retire_after: 1, ..Policy::default().retirement };
+        let terminal_types = ["step".to_owned()].into();
+        world.policy(Policy { retirement: times, terminal_types, ..Policy::default() }).await;
+        world.publish("a", [0]).await;
+        let mut consumer = world.consumer(options("g")).await;
+        assert_eq!(acked(&mut consumer).await, "a 0");
+        let (id, entities) = (world.partition_of("a"), [Entity::new("a").unwrap()]);
+        assert!(world.store.points(&id, "g", &entities).await.unwrap()[0].is_some());
+        crate::world::eventually("it is forgotten", || async {
+            world.store.sweep(&id, 10, None).await.unwrap();
+            world.store.points(&id, "g", &entities).await.unwrap()[0].is_none()
+        })
+        .await;
+    }
+}
+
 #[tokio::test]
 async fn a_group_can_begin_at_the_end() {
     for world in [World::memory().await, World::redis().await] {

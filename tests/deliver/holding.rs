@@ -287,3 +287,62 @@ async fn what_waits_for_its_next_attempt_can_be_tried_at_once() {
         assert_eq!(acked(&mut consumer).await, "bad 0");
     }
 }
+
+/// A poison event with many behind it delays only its own entity.
+#[tokio::test]
+async fn poison_delays_nobody_else() {
+    let world = World::redis().await;
+    let mut medians = Vec::new();
+    for poisoned in [false, true] {
+        let group = if poisoned { "with" } else { "without" };
+        let mut consumer = world.consumer(options(group)).await;
+        let bad = format!("bad-{group}");
+        if poisoned {
+            world.publish(&bad, 0..21).await;
+        }
+        let (mut waits, mut tried, mut handled) = (Vec::new(), 0, 0);
+        for round in 0..200_u64 {
+            let name = format!("good-{group}-{round}");
+            world.publish(&name, 0..1).await;
+            let since = std::time::Instant::now();
+            loop {
+                let delivery = next(&mut consumer).await;
+                if delivery.entity == bad {
+                    assert_eq!(delivery.sequence, 0, "nothing overtakes what fails");
+                    tried += 1;
+                    drop(delivery.nack("poison"));
+                } else if delivery.entity == name {
+                    waits.push(since.elapsed());
+                    handled += 1;
+                    drop(delivery.ack());
+                    break;
+                } else {
+                    drop(delivery.ack());
+                }
+            }
+        }
+        waits.sort();
+        println!(
+            "{group} poison: p50 {:?}, p99 {:?} of {handled} others; {tried} attempts",
+            waits[100], waits[198]
+        );
+        medians.push(waits[100]);
+        if poisoned {
+            while tried < 5 {
+                let delivery = next(&mut consumer).await;
+                assert_eq!((&delivery.entity, delivery.sequence), (&bad, 0));
+                tried += 1;
+                drop(delivery.nack("poison"));
+            }
+            let id = world.partition_of(&bad);
+            eventually("it is dead, with all that is behind it", || async {
+                let heads = world.store.heads(&id, group).await.unwrap();
+                heads.iter().any(|(_, head)| head.state == HoldState::Dead && head.next - head.first == 21)
+            })
+            .await;
+            assert_eq!(tried, 5);
+        }
+    }
+    // Waiting for the poison would take them some hundred milliseconds each.
+    assert!(medians[1] < medians[0] * 10, "others waited: {medians:?}");
+}

@@ -24,5 +24,6 @@ mod sidecar;
 mod speed;
 mod streams;
 mod trouble;
+mod two_groups;
 mod two_sidecars;
 mod workers;

@@ -194,6 +194,11 @@ impl Feed {
         self.term
     }
 
+    /// Is everything that was read done?
+    pub fn is_idle(&self) -> bool {
+        self.unfinished.is_empty() && self.holds.is_empty()
+    }
+
     /// Read up to here.
     pub fn position(&self) -> StreamId {
         self.position

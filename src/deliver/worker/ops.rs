@@ -35,6 +35,7 @@ pub enum Op {
     Met(u32, u64, Vec<Read>, Result<Vec<(Entity, Option<Point>)>, StoreError>),
     Waited(Vec<(u32, u64)>, Box<dyn Waiter>, Result<Streams, StoreError>),
     Fetched(u32, u64, Entity, Range<u64>, Result<Vec<(u64, Task)>, StoreError>),
+    Swept(u32, u64, Result<u64, StoreError>),
     Released(u32, Result<(), StoreError>),
 }
 
@@ -45,6 +46,9 @@ const WAIT: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(1);
 /// Between two attempts to commit.
 const COMMIT_AGAIN: Duration = Duration::from_millis(50);
+/// How often some points are looked at, and how many.
+const SWEEP_EVERY_MS: u64 = 1_000;
+const SWEEP_COUNT: usize = 256;
 /// After a call that failed.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -192,6 +196,23 @@ impl Worker {
         }
     }
 
+    /// Forgets what is known of retired entities, a little at a time, while there is nothing
+    /// else to do.
+    pub(super) fn sweep(&mut self, index: u32, now: u64) {
+        let (store, id, group) = (self.store.clone(), self.partition(index), self.group.group.clone());
+        let Some(slot) = self.slots.get_mut(&index) else { return };
+        let is_time = now >= slot.swept_at + SWEEP_EVERY_MS && !slot.is_sweeping;
+        if !is_time || !slot.is_caught_up || !slot.feed.is_idle() {
+            return;
+        }
+        (slot.swept_at, slot.is_sweeping) = (now, true);
+        let (term, cursor) = (slot.feed.term(), slot.sweep_cursor);
+        let sweep = async move {
+            Op::Swept(index, term, store.sweep_points(&id, &group, term, cursor, SWEEP_COUNT).await)
+        };
+        self.ops.push(sweep.boxed());
+    }
+
     /// Gives a partition back once nothing of it is in hand.
     pub(super) fn release_if_done(&mut self, index: u32) {
         let (store, id, group) = (self.store.clone(), self.partition(index), self.group.group.clone());
@@ -270,11 +291,21 @@ impl Worker {
                 let slot = self.slots.get_mut(&index).expect("its term was compared");
                 slot.feed.fetched(&entity, numbers, outcome.ok(), now);
             }
+            Op::Swept(index, term, outcome) if self.is_term(index, term) => {
+                let slot = self.slots.get_mut(&index).expect("its term was compared");
+                slot.is_sweeping = false;
+                slot.sweep_cursor = outcome.unwrap_or(0);
+            }
             Op::Released(index, Err(error)) => {
                 debug!(partition = index, %error, "a partition was not given back; its lease runs out");
             }
             // Of a lease that is over.
-            Op::Committed(..) | Op::Read(..) | Op::Met(..) | Op::Fetched(..) | Op::Released(..) => {}
+            Op::Committed(..)
+            | Op::Read(..)
+            | Op::Met(..)
+            | Op::Fetched(..)
+            | Op::Swept(..)
+            | Op::Released(..) => {}
         }
     }
 

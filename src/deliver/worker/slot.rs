@@ -26,6 +26,10 @@ pub struct Slot {
     /// The same of the commit that is under way.
     pub started: Vec<Started>,
     pub confirmed: Vec<Confirm>,
+    /// When points were last swept, and where to go on.
+    pub swept_at: u64,
+    pub sweep_cursor: u64,
+    pub is_sweeping: bool,
     ticked_at: u64,
 }
 
@@ -45,6 +49,9 @@ impl Slot {
             confirming: Vec::new(),
             started: Vec::new(),
             confirmed: Vec::new(),
+            swept_at: now,
+            sweep_cursor: 0,
+            is_sweeping: false,
             ticked_at: now,
         }
     }

@@ -317,6 +317,29 @@ impl GroupStore for MemoryStore {
         })
     }
 
+    fn sweep_points<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        group: &'a str,
+        term: u64,
+        _: u64,
+        _: usize,
+    ) -> BoxFuture<'a, Result<u64, StoreError>> {
+        let is_retired = |entity: &Entity| {
+            let found = self.partitions.get(partition);
+            found.is_some_and(|found| {
+                let tombs = &found.lanes.memory().tombs;
+                tombs.get(entity).is_some_and(|tombstone| tombstone.closed)
+            })
+        };
+        self.part(partition, group, |part| {
+            if part.term == term {
+                part.resume.retain(|entity, _| !is_retired(entity));
+            }
+            0
+        })
+    }
+
     fn heads<'a>(
         &'a self,
         partition: &'a PartitionId,

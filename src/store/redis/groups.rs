@@ -5,7 +5,7 @@ use futures_util::{FutureExt, future::BoxFuture};
 
 use super::{
     RedisStore, entries, reply,
-    script::{ATTEND, GROUP_COMMIT, GROUP_LEASE, GROUP_OPEN, GROUP_RELEASE, GROUP_WISH},
+    script::{ATTEND, GROUP_COMMIT, GROUP_LEASE, GROUP_OPEN, GROUP_RELEASE, GROUP_SWEEP, GROUP_WISH},
     waiter::RedisWaiter,
 };
 use crate::{
@@ -393,6 +393,26 @@ impl GroupStore for RedisStore {
         entities: &'a [Entity],
     ) -> BoxFuture<'a, Result<Vec<Option<Point>>, StoreError>> {
         self.read_points(partition, group, entities).boxed()
+    }
+
+    fn sweep_points<'a>(
+        &'a self,
+        partition: &'a PartitionId,
+        group: &'a str,
+        term: u64,
+        cursor: u64,
+        count: usize,
+    ) -> BoxFuture<'a, Result<u64, StoreError>> {
+        async move {
+            let (keys, of_partition) = (GroupKeys::new(partition, group), PartitionKeys::new(partition));
+            let mut of_script: Vec<&str> = vec![&keys.lease, &keys.resume];
+            of_script.extend(of_partition.tombs.iter().map(String::as_str));
+            let mut call = GROUP_SWEEP.call(&of_script, 3, 0);
+            call.arg(term).arg(cursor).arg(count);
+            let reply = reply::array(self.link.run(&GROUP_SWEEP, call).await?)?;
+            reply.into_iter().next().map_or(Ok(0), reply::number)
+        }
+        .boxed()
     }
 
     fn heads<'a>(

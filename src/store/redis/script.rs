@@ -57,6 +57,7 @@ pub static GROUP_OPEN: Script = script!("group_open.lua");
 pub static GROUP_LEASE: Script = script!("group_lease.lua");
 pub static GROUP_RELEASE: Script = script!("group_release.lua");
 pub static GROUP_COMMIT: Script = script!("group_commit.lua");
+pub static GROUP_SWEEP: Script = script!("group_sweep.lua");
 pub static GROUP_WISH: Script = script!("group_wish.lua");
 pub static ATTEND: Script = script!("attend.lua");
 pub static BEAT: Script = script!("beat.lua");
