@@ -78,7 +78,9 @@ fn entries(streams: Value) -> Vec<String> {
 }
 
 async fn deliveries(world: &World, events: u64, group: &str) -> Duration {
-    let options = ConsumerOptions { batch: BATCH, in_flight_max: 1_024, ..options(group) };
+    // As much as the plain loop has out: a batch of each partition.
+    let in_flight_max = BATCH * world.partitions.max(4) as usize;
+    let options = ConsumerOptions { batch: BATCH, in_flight_max, ..options(group) };
     let began = Instant::now();
     let mut consumer = world.consumer(options).await;
     let mut last = None;

@@ -16,6 +16,8 @@ mod commit;
 mod dispatch;
 mod hold;
 mod reading;
+#[cfg(test)]
+mod tests;
 mod wish;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
