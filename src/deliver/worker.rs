@@ -48,6 +48,9 @@ pub(super) struct Worker {
     options: ConsumerOptions,
     policy: Policy,
     group: GroupId,
+    /// Its two names, to be shared.
+    topic: Arc<str>,
+    group_name: Arc<str>,
     partitions: u32,
     me: String,
     book: LeaseBook,
@@ -108,6 +111,8 @@ impl Worker {
         Worker {
             policy: options.policy(first),
             group: GroupId { topic: options.topic.clone(), group: options.group.clone() },
+            topic: options.topic.as_str().into(),
+            group_name: options.group.as_str().into(),
             partitions: record.partitions,
             book: LeaseBook::new(&me, ms(options.lease)),
             slots: BTreeMap::new(),
@@ -168,7 +173,7 @@ impl Worker {
     }
 
     fn partition(&self, index: u32) -> PartitionId {
-        PartitionId { topic: self.group.topic.as_str().into(), index }
+        PartitionId { topic: self.topic.clone(), index }
     }
 
     /// How often leases are looked at: often enough to see within a second that one is silent.

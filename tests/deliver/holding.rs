@@ -138,7 +138,7 @@ async fn an_event_that_ends_its_worker_three_times_is_dead_and_the_others_go_on(
         loop {
             let mut consumer = world.consumer(options("g")).await;
             loop {
-                let wait = Duration::from_secs(3);
+                let wait = Duration::from_secs(5);
                 let Ok(Some(delivery)) = tokio::time::timeout(wait, consumer.next()).await else { break };
                 if delivery.entity == "killer" && delivery.sequence == 0 {
                     // The process ends: nobody answers, nothing is given back.
@@ -257,7 +257,7 @@ async fn a_held_event_that_ends_its_worker_every_time_is_dead_in_the_end() {
         let id = world.partition_of("bad");
         let mut tries = 0;
         loop {
-            let Ok(Some(delivery)) = tokio::time::timeout(Duration::from_secs(2), consumer.next()).await
+            let Ok(Some(delivery)) = tokio::time::timeout(Duration::from_secs(5), consumer.next()).await
             else {
                 break;
             };

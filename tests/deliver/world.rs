@@ -103,8 +103,8 @@ pub fn options(group: &str) -> ConsumerOptions {
     let retry =
         RetryPolicy { base_ms: 40, cap_ms: 200, jitter_percent: 20, attempts_max: 5, unsafe_retry: true };
     ConsumerOptions {
-        lease: Duration::from_millis(600),
-        renew: Duration::from_millis(100),
+        lease: Duration::from_millis(1_200),
+        renew: Duration::from_millis(150),
         missing_waits: vec![Duration::from_millis(300)],
         retry,
         ..ConsumerOptions::new(TOPIC, group)

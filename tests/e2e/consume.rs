@@ -2,6 +2,7 @@
 //! the same checker judges what all of them wrote down.
 
 use std::{
+    collections::BTreeSet,
     fs,
     io::Write,
     path::{Path, PathBuf},
@@ -12,12 +13,14 @@ use std::{
 use seriatim::{
     client::{Producer, ProducerOptions},
     grpc::pb::{self, consume_request::Request, delivery_client::DeliveryClient},
+    store::{GroupKeys, PartitionId},
 };
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use crate::{
     producer::{event, is_success},
     sidecar::{Sidecar, eventually},
+    streams,
     support::{Random, number_from_env, redis_server},
     workers::wait_until_done,
 };
@@ -77,8 +80,9 @@ async fn workers_in_python_and_node_handle_every_event_in_order() {
     for (number, language) in ["python", "node", "python", "node"].into_iter().enumerate() {
         clients.push(Client::start(language, &sidecar, &folder, &format!("{language}-{number}")));
     }
+    eventually("all of them have partitions", || async { owners(&redis.url()).await.len() == 4 }).await;
     publish(&sidecar, &folder, entities).await;
-    eventually("all of them work", || async { clients.iter().all(|client| client.handled() > 20) }).await;
+    eventually("it works", || async { clients[0].handled() > 20 }).await;
     clients[0].child.kill().unwrap();
     wait_until_done(&redis.url()).await;
     for client in &mut clients[1..] {
@@ -93,6 +97,20 @@ async fn workers_in_python_and_node_handle_every_event_in_order() {
     let said = String::from_utf8_lossy(&checked.stdout);
     println!("{said}");
     assert!(checked.status.success(), "{said}{}", String::from_utf8_lossy(&checked.stderr));
+}
+
+/// Who has a partition at this moment.
+async fn owners(redis: &str) -> BTreeSet<String> {
+    let mut connection = streams::connect(redis).await;
+    let mut owners = BTreeSet::new();
+    for index in 0..32 {
+        let id = PartitionId { topic: "jobs".into(), index };
+        let mut owner = redis::cmd("HGET");
+        owner.arg(GroupKeys::new(&id, "storage").lease).arg("owner");
+        let owner: Option<String> = owner.query_async(&mut connection).await.unwrap();
+        owners.extend(owner.filter(|owner| !owner.is_empty()));
+    }
+    owners
 }
 
 async fn publish(sidecar: &Sidecar, folder: &Path, entities: u64) {

@@ -65,7 +65,7 @@ impl Worker {
     }
 
     pub(super) fn take(&mut self, index: u32, seen: LeaseSeen) {
-        let (store, id, group) = (self.store.clone(), self.partition(index), self.group.group.clone());
+        let (store, id, group) = (self.store.clone(), self.partition(index), self.group_name.clone());
         let me = self.me.clone();
         let take = async move {
             let Some(leased) = store.lease(&id, &group, &me, &seen).await? else { return Ok(None) };
@@ -77,7 +77,7 @@ impl Worker {
 
     pub(super) fn commit(&mut self, index: u32) {
         let (store, clock, id) = (self.store.clone(), self.clock.clone(), self.partition(index));
-        let group = self.group.group.clone();
+        let group = self.group_name.clone();
         let now = self.now();
         let slot = self.slots.get_mut(&index).expect("somebody saw it a moment ago");
         let commit: Commit = slot.feed.commit();
@@ -133,7 +133,7 @@ impl Worker {
         }
         let mut waiting: Vec<(PartitionId, StreamId)> = Vec::new();
         let (mut slots, mut others_read) = (Vec::new(), false);
-        let topic: std::sync::Arc<str> = self.group.topic.as_str().into();
+        let topic = self.topic.clone();
         for (index, slot) in &mut self.slots {
             let is_leaving = slot.is_giving_back || self.is_closing;
             if slot.is_caught_up && !slot.is_reading && slot.feed.room() > 0 && !is_leaving {
@@ -158,7 +158,7 @@ impl Worker {
 
     /// Looks up where entities stand that came into view, then takes the entries.
     fn meet(&mut self, index: u32, reads: Vec<Read>) {
-        let (store, id, group) = (self.store.clone(), self.partition(index), self.group.group.clone());
+        let (store, id, group) = (self.store.clone(), self.partition(index), self.group_name.clone());
         let now = self.now();
         let Some(slot) = self.slots.get_mut(&index) else { return };
         let unknown = slot.feed.unknown(&reads);
@@ -177,7 +177,7 @@ impl Worker {
     }
 
     pub(super) fn fetch_held(&mut self, index: u32, now: u64) {
-        let (store, id, group) = (self.store.clone(), self.partition(index), self.group.group.clone());
+        let (store, id, group) = (self.store.clone(), self.partition(index), self.group_name.clone());
         let Some(slot) = self.slots.get_mut(&index) else { return };
         // What the commit under way brings is not there yet.
         if slot.is_committing {
@@ -199,7 +199,7 @@ impl Worker {
     /// Forgets what is known of retired entities, a little at a time, while there is nothing
     /// else to do.
     pub(super) fn sweep(&mut self, index: u32, now: u64) {
-        let (store, id, group) = (self.store.clone(), self.partition(index), self.group.group.clone());
+        let (store, id, group) = (self.store.clone(), self.partition(index), self.group_name.clone());
         let Some(slot) = self.slots.get_mut(&index) else { return };
         let is_time = now >= slot.swept_at + SWEEP_EVERY_MS && !slot.is_sweeping;
         if !is_time || !slot.is_caught_up || !slot.feed.is_idle() {
@@ -215,7 +215,7 @@ impl Worker {
 
     /// Gives a partition back once nothing of it is in hand.
     pub(super) fn release_if_done(&mut self, index: u32) {
-        let (store, id, group) = (self.store.clone(), self.partition(index), self.group.group.clone());
+        let (store, id, group) = (self.store.clone(), self.partition(index), self.group_name.clone());
         let is_closing = self.is_closing;
         let Some(slot) = self.slots.get_mut(&index) else { return };
         let is_wanted = slot.is_giving_back || is_closing;
@@ -349,7 +349,7 @@ impl Worker {
 
     /// Taken at the last moment: for somebody else.
     fn give_back_unused(&mut self, index: u32, term: u64) {
-        let (store, id, group) = (self.store.clone(), self.partition(index), self.group.group.clone());
+        let (store, id, group) = (self.store.clone(), self.partition(index), self.group_name.clone());
         let release = async move { Op::Released(index, store.release(&id, &group, term).await) };
         self.ops.push(release.boxed());
     }
