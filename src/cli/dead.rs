@@ -8,7 +8,7 @@ use super::{
     Failure, Outcome,
     config_args::block_on,
     output::{grouped, print_json, print_table},
-    topic_args::TopicArgs,
+    topic_args::{TopicArgs, no_such_group},
 };
 use crate::{
     deliver::KeptEvent,
@@ -108,10 +108,7 @@ async fn decide(store: &RedisStore, args: &DeadArgs) -> Outcome {
     let partitions = args.topic.record(store).await?.partitions;
     let groups = store.groups(&args.topic.name).await?;
     if !groups.iter().any(|(name, _)| *name == args.group) {
-        let (group, topic) = (&args.group, &args.topic.name);
-        return Err(Failure::Usage(anyhow::anyhow!(
-            "there is no group {group:?} of topic {topic}; `seriatim group list --topic {topic}` shows what there is"
-        )));
+        return Err(no_such_group(&args.topic.name, &args.group));
     }
     match &args.command {
         DeadCommand::List { all } => {

@@ -3,6 +3,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
+use super::base64::encode_base64;
 use crate::deliver::{Delivered, Delivery, GAP};
 
 #[derive(Serialize)]
@@ -65,33 +66,4 @@ pub fn delivery_line(delivery: &Delivery) -> String {
         }
     }
     serde_json::to_string(&line).expect("our own types are always JSON")
-}
-
-fn encode_base64(bytes: &[u8]) -> String {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for chunk in bytes.chunks(3) {
-        let bits =
-            chunk.iter().fold(0_u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
-        for digit in 0..4 {
-            let is_there = digit <= chunk.len();
-            let value = (bits >> (18 - 6 * digit)) & 63;
-            text.push(if is_there { char::from(ALPHABET[value as usize]) } else { '=' });
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::encode_base64;
-
-    #[test]
-    fn bytes_are_encoded_as_everywhere() {
-        for (bytes, text) in
-            [(&b""[..], ""), (b"\0", "AA=="), (b"\xff\xef", "/+8="), (b"hello", "aGVsbG8="), (b"abc", "YWJj")]
-        {
-            assert_eq!(encode_base64(bytes), text);
-        }
-    }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::base64::decode_base64;
 use crate::grpc::pb;
 
 #[derive(Deserialize)]
@@ -63,27 +64,6 @@ impl EventLine<'_> {
     }
 }
 
-/// Standard base64 with or without padding.
-fn decode_base64(text: &str) -> Option<Vec<u8>> {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
-    let (mut bits, mut held) = (0_u32, 0);
-    let digits = text.trim_end_matches('=');
-    if digits.len() % 4 == 1 {
-        return None;
-    }
-    for digit in digits.bytes() {
-        let value = ALPHABET.iter().position(|known| *known == digit)?;
-        bits = (bits << 6 | u32::try_from(value).ok()?) & 0xff_ffff;
-        held += 6;
-        if held >= 8 {
-            held -= 8;
-            bytes.push((bits >> held) as u8);
-        }
-    }
-    Some(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,15 +74,6 @@ mod tests {
             EventLine::parse(r#"{"entity":"e","sequence":0,"type":"t","data":{"b": 1.0,"a":"é"}}"#).unwrap();
         assert_eq!(event.data, r#"{"b": 1.0,"a":"é"}"#.as_bytes());
         assert_eq!(event.datacontenttype, "application/json");
-    }
-
-    #[test]
-    fn base64_is_decoded() {
-        for (text, bytes) in [("", &b""[..]), ("AA==", b"\0"), ("/+8=", b"\xff\xef"), ("aGVsbG8", b"hello")] {
-            assert_eq!(decode_base64(text).as_deref(), Some(bytes), "{text}");
-        }
-        assert_eq!(decode_base64("A"), None);
-        assert_eq!(decode_base64("a b="), None);
     }
 
     #[test]

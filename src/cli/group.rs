@@ -8,7 +8,7 @@ use super::{
     config_args::block_on,
     consume::From,
     output::{grouped, print_json, print_table},
-    topic_args::TopicArgs,
+    topic_args::{TopicArgs, no_such_group},
 };
 use crate::{
     deliver::is_name,
@@ -116,7 +116,7 @@ async fn decide(store: &RedisStore, args: &GroupArgs) -> Outcome {
                 None => {
                     // What is left of a removal that was cut short would block trimming for ever.
                     store.remove(&id(group), partitions).await?;
-                    return Err(no_such_group(args, group));
+                    return Err(no_such_group(&args.topic.name, group));
                 }
             }
             say(args, group, "removed, with all that it held", true);
@@ -152,7 +152,7 @@ async fn switch(
 ) -> Outcome {
     let groups = store.groups(&args.topic.name).await?;
     let Some((_, before)) = groups.into_iter().find(|(name, _)| name == group) else {
-        return Err(no_such_group(args, group));
+        return Err(no_such_group(&args.topic.name, group));
     };
     let mut switches = before;
     change(&mut switches);
@@ -175,7 +175,9 @@ async fn wish(
     let name = Entity::new(entity).map_err(|error| Failure::Usage(error.into()))?;
     let partition = args.topic.partition(partition_of(&name, partitions));
     let granted = match store.wish(&partition, group, &name, wish).await {
-        Err(error) if error.to_string().contains("NOGROUP") => return Err(no_such_group(args, group)),
+        Err(error) if error.to_string().contains("NOGROUP") => {
+            return Err(no_such_group(&args.topic.name, group));
+        }
         granted => granted?,
     };
     let sentence = match granted {
@@ -185,13 +187,6 @@ async fn wish(
     };
     say(args, group, &sentence, granted == Granted::Done);
     if granted == Granted::Done { Ok(()) } else { Err(Failure::Found) }
-}
-
-fn no_such_group(args: &GroupArgs, group: &str) -> Failure {
-    let topic = &args.topic.name;
-    Failure::Usage(anyhow::anyhow!(
-        "there is no group {group:?} of topic {topic}; `seriatim group list --topic {topic}` shows what there is"
-    ))
 }
 
 fn say(args: &GroupArgs, group: &str, what: &str, changed: bool) {

@@ -1,5 +1,6 @@
 //! The command line: one file per command.
 
+mod base64;
 mod config_args;
 mod consume;
 mod dead;

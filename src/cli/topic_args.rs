@@ -37,6 +37,12 @@ impl TopicArgs {
     }
 }
 
+pub fn no_such_group(topic: &str, group: &str) -> Failure {
+    Failure::Usage(anyhow::anyhow!(
+        "there is no group {group:?} of topic {topic}; `seriatim group list --topic {topic}` shows what there is"
+    ))
+}
+
 pub fn no_such_topic(name: &str) -> Failure {
     let error = anyhow::anyhow!(
         "there is no topic {name:?} in this store; `seriatim topic list` shows what there is"

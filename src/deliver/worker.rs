@@ -276,14 +276,9 @@ impl Worker {
         for (index, lease) in (0..).zip(seen) {
             let holds = self.slots.contains_key(&index);
             match self.book.step(index, lease, holds, now) {
-                Step::Leave | Step::Keep => {
+                step @ (Step::Leave | Step::Keep | Step::GiveBack) => {
                     if let Some(slot) = self.slots.get_mut(&index) {
-                        slot.is_giving_back = false;
-                    }
-                }
-                Step::GiveBack => {
-                    if let Some(slot) = self.slots.get_mut(&index) {
-                        slot.is_giving_back = true;
+                        slot.is_giving_back = step == Step::GiveBack;
                     }
                 }
                 Step::Take if holds || self.is_closing => {}

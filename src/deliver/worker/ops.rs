@@ -249,14 +249,7 @@ impl Worker {
                     Err(error) => debug!(group = %self.group, %error, "leases were not seen"),
                 }
             }
-            Op::Leased(index, outcome) => match (outcome, self.taking.remove(&index)).0 {
-                Ok(Some((leased, heads))) if !self.is_closing => self.leased(index, leased, heads),
-                Ok(Some((leased, _))) => self.give_back_unused(index, leased.term),
-                Ok(None) => {}
-                Err(error) => {
-                    warn!(group = %self.group, partition = index, %error, "a partition was not taken")
-                }
-            },
+            Op::Leased(index, outcome) => self.taken(index, outcome),
             Op::Committed(index, term, outcome) if self.is_term(index, term) => {
                 self.committed(index, term, outcome);
             }
@@ -306,6 +299,18 @@ impl Worker {
             | Op::Fetched(..)
             | Op::Swept(..)
             | Op::Released(..) => {}
+        }
+    }
+
+    fn taken(&mut self, index: u32, outcome: Result<Option<(Leased, Heads)>, StoreError>) {
+        self.taking.remove(&index);
+        match outcome {
+            Ok(Some((leased, heads))) if !self.is_closing => self.leased(index, leased, heads),
+            Ok(Some((leased, _))) => self.give_back_unused(index, leased.term),
+            Ok(None) => {}
+            Err(error) => {
+                warn!(group = %self.group, partition = index, %error, "a partition was not taken")
+            }
         }
     }
 
