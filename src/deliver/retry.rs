@@ -80,6 +80,15 @@ impl RetryPolicy {
         Some(self.wait_ms(attempts.min(self.attempts_max - 1), random).unwrap_or(self.base_ms))
     }
 
+    /// No wait is longer, jitter included.
+    pub fn longest_ms(&self) -> u64 {
+        self.cap_ms.saturating_add(self.jitter(self.cap_ms))
+    }
+
+    fn jitter(&self, wait: u64) -> u64 {
+        wait / 100 * self.jitter_percent + wait % 100 * self.jitter_percent / 100
+    }
+
     /// How long to wait after so many attempts; `None` after the last.
     pub fn wait_ms(&self, attempts: u32, random: &mut Random) -> Option<u64> {
         if attempts >= self.attempts_max {
@@ -87,7 +96,7 @@ impl RetryPolicy {
         }
         let doublings = attempts.saturating_sub(1).min(63);
         let wait = self.base_ms.saturating_mul(1 << doublings).min(self.cap_ms);
-        let jitter = wait / 100 * self.jitter_percent + wait % 100 * self.jitter_percent / 100;
+        let jitter = self.jitter(wait);
         Some(wait - jitter + random.below(2 * jitter + 1))
     }
 }
