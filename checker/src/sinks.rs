@@ -171,8 +171,8 @@ fn judge_unhandled(evidence: &Evidence, rules: &Rules, found: &mut Found) {
     let handled: BTreeSet<(&Name, bool)> = evidence
         .runs
         .iter()
-        // One whose answer was not heard may be stored.
-        .filter(|run| run.done.is_some() && !run.is_nacked && run.answer != Some(Answer::Fenced))
+        // It was, whether or not its ack is stored.
+        .filter(|run| run.done.is_some() && !run.is_nacked)
         .map(|run| (&run.name, run.order == Order::Gap))
         .collect();
     for entry in &evidence.entries {

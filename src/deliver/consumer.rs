@@ -39,9 +39,10 @@ pub enum ConsumeError {
     Store(#[from] StoreError),
 }
 
-/// The answer came too late: the lease was lost, and somebody else has the event.
+/// The lease was lost before this was known to be stored. Whether it was is not known: the
+/// event may be delivered again, by somebody else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the lease was lost before this was acknowledged; the event is delivered again")]
+#[error("the lease was lost before this was known to be stored; the event may be delivered again")]
 pub struct Fenced;
 
 /// An event, or a gap.
@@ -318,6 +319,7 @@ impl Consumer {
         let _ = closing.send(true);
         loop {
             tokio::select! {
+                biased;
                 // Dropped: what was handed out, but not taken, goes back.
                 delivery = deliveries.recv() => if delivery.is_none() { break },
                 _ = &mut task => return,

@@ -152,10 +152,10 @@ impl Worker {
             {
                 break;
             }
+            // In this order, so that a run can be repeated. None starves: there are only so many
+            // calls and deliveries out, and time is looked at each time around.
             tokio::select! {
-                Some(op) = self.ops.next(), if !self.ops.is_empty() => self.done(op),
-                Some(answered) = self.answered.recv() => self.take_answers(answered),
-                () = self.clock.sleep(TICK) => {}
+                biased;
                 // A handle that was dropped wants the same as one that was closed.
                 _ = closing.changed(), if !self.is_closing => {
                     self.is_closing = true;
@@ -163,6 +163,9 @@ impl Worker {
                     let drain = if is_orderly { ms(self.options.drain) } else { 0 };
                     close_by = Some(self.now() + drain);
                 }
+                Some(op) = self.ops.next(), if !self.ops.is_empty() => self.done(op),
+                Some(answered) = self.answered.recv() => self.take_answers(answered),
+                () = self.clock.sleep(TICK) => {}
             }
         }
         self.leave().await;
@@ -334,6 +337,7 @@ impl Worker {
         let mut waited = self.clock.sleep(LAST_CALLS);
         while !self.ops.is_empty() {
             tokio::select! {
+                biased;
                 Some(op) = self.ops.next() => self.done(op),
                 () = &mut waited => break,
             }

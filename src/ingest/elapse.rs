@@ -39,6 +39,7 @@ pub(super) struct Ticker {
 impl Ticker {
     pub async fn run(mut self, mut closing: watch::Receiver<bool>) {
         tokio::select! {
+            biased;
             () = self.tick_on() => {}
             _ = closing.wait_for(|closing| *closing) => {}
         }

@@ -138,6 +138,7 @@ pub(super) struct Listener {
 impl Listener {
     pub async fn run(self, mut closing: watch::Receiver<bool>) {
         tokio::select! {
+            biased;
             () = self.listen() => {}
             _ = closing.wait_for(|closing| *closing) => {}
         }
@@ -165,6 +166,7 @@ impl Listener {
         let mut called_out = false;
         loop {
             tokio::select! {
+                biased;
                 heard = probes.next() => match heard {
                     Some(probes) => {
                         called_out = false;

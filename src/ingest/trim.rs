@@ -55,6 +55,7 @@ impl Trimmer {
 
     pub async fn run(mut self, mut closing: watch::Receiver<bool>) {
         tokio::select! {
+            biased;
             () = self.trim_on() => {}
             _ = closing.wait_for(|closing| *closing) => {}
         }

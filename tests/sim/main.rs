@@ -6,6 +6,7 @@
 //! what happened; `make sim SEEDS=n SEED_START=s` runs many.
 
 mod coverage;
+mod gate;
 mod link;
 mod nemesis;
 mod network;

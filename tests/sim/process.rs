@@ -8,7 +8,9 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, future::BoxFuture};
 use seriatim::clock::Clock;
-use tokio::{sync::watch, time::Instant};
+use tokio::time::Instant;
+
+use crate::gate::Gate;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -23,7 +25,7 @@ pub struct Process(Arc<Inner>);
 struct Inner {
     /// Unique among all processes of a run.
     id: u32,
-    state: watch::Sender<State>,
+    state: Gate<State>,
     started: Instant,
     /// How fast its clock goes, in thousandths.
     pace: u32,
@@ -31,7 +33,7 @@ struct Inner {
 
 impl Process {
     pub fn start(id: u32, pace: u32) -> Self {
-        let (state, _) = watch::channel(State::Running);
+        let state = Gate::new(State::Running);
         Process(Arc::new(Inner { id, state, started: Instant::now(), pace }))
     }
 
@@ -39,35 +41,21 @@ impl Process {
         self.0.id
     }
 
-    pub fn is_running(&self) -> bool {
-        *self.0.state.borrow() == State::Running
-    }
-
     pub fn kill(&self) {
-        self.0.state.send_replace(State::Dead);
+        self.0.state.set(State::Dead);
     }
 
     pub fn suspend(&self, suspend: bool) {
         let (from, to) =
             if suspend { (State::Running, State::Suspended) } else { (State::Suspended, State::Running) };
-        self.0.state.send_if_modified(|state| {
-            let changes = *state == from;
-            if changes {
-                *state = to;
-            }
-            changes
-        });
+        if self.0.state.get() == from {
+            self.0.state.set(to);
+        }
     }
 
     /// Passes while the process runs: at once, later, or never.
     pub async fn gate(&self) {
-        if self.is_running() {
-            return;
-        }
-        let mut state = self.0.state.subscribe();
-        if state.wait_for(|state| *state == State::Running).await.is_err() {
-            std::future::pending().await
-        }
+        self.0.state.wait_for(|state| state == State::Running).await;
     }
 }
 

@@ -18,10 +18,9 @@ use seriatim::{
     store::{Entry, MemoryStore, PartitionId, Store, StoreError, StreamId},
 };
 use seriatim_checker as checker;
-use tokio::{
-    sync::{Notify, watch},
-    time::Instant,
-};
+use tokio::{sync::Notify, time::Instant};
+
+use crate::gate::Gate;
 
 /// What the wall clock says at the beginning, in milliseconds.
 const WALL: u64 = 1_763_000_000_000;
@@ -56,7 +55,7 @@ pub struct Server {
     pub store: MemoryStore,
     wall: Arc<Wall>,
     started: Instant,
-    condition: watch::Sender<Condition>,
+    condition: Gate<Condition>,
     /// Counts restarts: an answer does not survive one.
     restarts: AtomicU64,
     log: Mutex<Log>,
@@ -74,12 +73,11 @@ struct Log {
 impl Server {
     pub fn new() -> Self {
         let wall = Arc::new(Wall { started: Instant::now(), set_by: AtomicI64::new(0) });
-        let (condition, _) = watch::channel(Condition::Up);
         Server {
             store: MemoryStore::new(wall.clone()),
             wall,
             started: Instant::now(),
-            condition,
+            condition: Gate::new(Condition::Up),
             restarts: AtomicU64::new(0),
             log: Mutex::default(),
             appended: Notify::new(),
@@ -96,7 +94,7 @@ impl Server {
         if condition == Condition::Down {
             self.restarts.fetch_add(1, Ordering::Relaxed);
         }
-        self.condition.send_replace(condition);
+        self.condition.set(condition);
     }
 
     pub fn restarts(&self) -> u64 {
@@ -113,16 +111,14 @@ impl Server {
         partition: Option<&PartitionId>,
         act: impl FnOnce(&MemoryStore) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let condition = *self.condition.borrow();
-        match condition {
+        match self.condition.get() {
             Condition::Up => {}
             Condition::Down => return Err(StoreError::NotExecuted("connection refused".into())),
             Condition::Full => return Err(StoreError::NotExecuted("OOM command not allowed".into())),
             Condition::Suspended => {
                 let restarts = self.restarts();
-                let mut changed = self.condition.subscribe();
-                let awake = changed.wait_for(|condition| *condition != Condition::Suspended).await;
-                if awake.is_err() || self.restarts() != restarts {
+                self.condition.wait_for(|condition| condition != Condition::Suspended).await;
+                if self.restarts() != restarts {
                     return Err(StoreError::Ambiguous("connection reset".into()));
                 }
             }

@@ -118,7 +118,7 @@ pub struct Feed {
     lines: HashMap<Entity, Line>,
     /// Entities with something to deliver and nothing out, in turn.
     ready: VecDeque<Entity>,
-    out: HashMap<u64, Out>,
+    out: BTreeMap<u64, Out>,
     /// Of those so many will never be answered.
     abandoned: usize,
     /// A suspect is out, and runs alone.
@@ -126,7 +126,7 @@ pub struct Feed {
     next_tag: u64,
     /// What ran when a worker ended, and has not been done since.
     suspects: BTreeMap<StreamId, u32>,
-    holds: HashMap<Entity, Hold>,
+    holds: BTreeMap<Entity, Hold>,
     /// Heads that wait for an answer to what is being handled.
     deferred: HashMap<Entity, Head>,
     /// Points of entities of which only held events were seen: what is looked up may be older.
@@ -173,12 +173,12 @@ impl Feed {
             loose: leased.loose.iter().copied().collect(),
             lines: HashMap::new(),
             ready: VecDeque::new(),
-            out: HashMap::new(),
+            out: BTreeMap::new(),
             abandoned: 0,
             is_alone: false,
             next_tag: 1,
             suspects: leased.running.iter().map(|running| (running.id, running.crashes)).collect(),
-            holds: HashMap::new(),
+            holds: BTreeMap::new(),
             deferred: HashMap::new(),
             lineless: HashMap::new(),
             held: (0, 0, 0),
