@@ -65,12 +65,12 @@ fn judge_order(runs: &[&Run], rules: &Rules, found: &mut Found) {
     let mut epochs = BTreeMap::new();
     let mut started = BTreeSet::new();
     let mut lanes: BTreeMap<_, Lane> = BTreeMap::new();
-    for run in runs.iter().filter(|run| !matches!(run.order, Order::Late | Order::Replay)) {
+    for run in runs.iter().filter(|run| run.order != Order::Replay) {
         let (entity, epoch, sequence) = &run.name;
         let lane = lanes
             .entry((entity.clone(), *epoch))
             .or_insert_with(|| Lane { next: rules.first_sequence, passed: BTreeSet::new() });
-        if run.order == Order::Passed {
+        if matches!(run.order, Order::Passed | Order::Late) {
             lane.passed.insert(*sequence);
             continue;
         }

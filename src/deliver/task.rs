@@ -61,9 +61,9 @@ pub enum What {
 pub const GAP: &str = "gap";
 
 impl Task {
-    /// Is it an event without a promise of order?
+    /// May it be below what its entity has reached: anything but an event in its turn?
     pub fn is_out_of_turn(&self) -> bool {
-        matches!(&self.what, What::Event { order, .. } if *order != Order::Strict)
+        !matches!(&self.what, What::Event { order: Order::Strict, .. })
     }
 
     pub fn bytes(&self) -> u64 {

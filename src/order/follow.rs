@@ -60,6 +60,11 @@ impl<P: Payload> Partition<P> {
         self.lanes.get(entity).and_then(|lane| lane.missing_in(epoch))
     }
 
+    /// From where on nobody was told of what an entity misses in this epoch.
+    pub fn unmarked(&self, entity: &Entity, epoch: Epoch) -> Option<Sequence> {
+        self.lanes.get(entity).and_then(|lane| lane.unmarked_in(epoch))
+    }
+
     pub fn is_degraded_by_operator(&self) -> bool {
         matches!(self.mode, PartitionMode::Degraded { by: DegradedBy::Operator, .. })
     }

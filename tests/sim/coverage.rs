@@ -76,7 +76,6 @@ const WORDS: [&str; 43] = [
     "gap probed",
     "skip degraded",
     "skip epoch",
-    "skip operator",
     "skip overflow",
     "skip timeout",
     "lane retired",
@@ -101,6 +100,7 @@ const WORDS: [&str; 43] = [
     "wish drop",
     "wish pause",
     "wish redrive",
+    "wish resume",
     "wish skip",
 ];
 

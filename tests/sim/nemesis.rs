@@ -146,7 +146,7 @@ async fn condition(world: &World, fault: Fault, condition: Condition, lasts: Dur
     world.server.set_condition(Condition::Up);
 }
 
-fn group() -> GroupId {
+pub fn group() -> GroupId {
     GroupId { topic: TOPIC.to_owned(), group: GROUP.to_owned() }
 }
 

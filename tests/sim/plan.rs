@@ -119,10 +119,7 @@ impl Plan {
             slow: if one_in(r, 2) { r.below(300) } else { 0 },
             slowest: 1 + r.below(400),
         };
-        // A partition that is full and was trimmed by time stays full while its clock is behind.
-        let may_fill_up = policy.retention.entries_max < 1_000;
-        let fits = |fault: &Fault| !(may_fill_up && *fault == Fault::WallSetBack);
-        let kinds: Vec<Fault> = BLOWS.into_iter().filter(fits).filter(|_| one_in(r, 2)).collect();
+        let kinds: Vec<Fault> = BLOWS.into_iter().filter(|_| one_in(r, 2)).collect();
         let operations: Vec<Operation> = OPERATIONS.into_iter().filter(|_| one_in(r, 3)).collect();
         let mut blows =
             vec![(Duration::from_millis(r.below(600)), Blow::Fault(Fault::SidecarKilled, r.below(400)))];
@@ -207,9 +204,9 @@ fn gap_wait_min(policy: &Policy, wall_steps: u64, has_new_policy: bool) -> u64 {
 /// Short waits, so that a run sees them end, and limits that are sometimes tight.
 pub fn policy(r: &mut Random) -> Policy {
     let hour = 3_600_000;
-    // One that is full has to be trimmed, or it stays full.
+    // As in a configuration: a partition may have twice as many entries as it keeps.
     let fills_up = one_in(r, 6);
-    let trims = fills_up || one_in(r, 3);
+    let retain_entries = if fills_up || one_in(r, 4) { 2 + r.below(3) } else { 100_000 };
     Policy {
         first: Sequence::new(if one_in(r, 4) { 1 } else { 0 }).expect("it is small"),
         ordering: if one_in(r, 12) { Ordering::Off } else { Ordering::Enforce },
@@ -240,9 +237,9 @@ pub fn policy(r: &mut Random) -> Policy {
             remember_for: 24 * hour,
         },
         retention: Retention {
-            retain_ms: if trims { 500 + r.below(1_500) } else { hour },
-            retain_entries: if one_in(r, 4) { 2 + r.below(2) } else { 100_000 },
-            entries_max: if fills_up { 4 + r.below(8) } else { 1_000_000 },
+            retain_ms: if one_in(r, 3) { 500 + r.below(1_500) } else { hour },
+            retain_entries,
+            entries_max: if fills_up { 2 * retain_entries + r.below(8) } else { 1_000_000 },
             ..Policy::default().retention
         },
         ..Policy::default()

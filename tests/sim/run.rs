@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures_util::FutureExt;
 use seriatim::{
     metrics::Metrics,
-    store::{GroupStore, Store},
+    store::{GroupStore, Start, Store},
 };
 use seriatim_checker::{Evidence, Rules, Violation, judge};
 use tokio::time::Instant;
@@ -48,6 +48,12 @@ async fn simulate(seed: u64, plan: Plan, metrics: Arc<Metrics>) -> Outcome {
     let world = World::new(seed, plan, metrics);
     // Made before anybody comes, so that all agree on it.
     world.server.store.open(&world.spec()).await.expect("it is new");
+    if world.plan.workers > 0 {
+        // What is trimmed before there is a group is nobody's loss.
+        let group = nemesis::group();
+        let registered = world.server.store.register(&group, world.plan.partitions, Start::Beginning).await;
+        registered.expect("it is new");
+    }
     (0..world.plan.sidecars).for_each(|place| drop(nemesis::start_sidecar(&world, place)));
     (0..world.plan.workers).for_each(|place| drop(nemesis::start_worker(&world, place)));
     let mut producers = producer::start(&world);

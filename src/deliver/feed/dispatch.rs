@@ -2,8 +2,8 @@
 
 use super::{Feed, Out};
 use crate::{
-    deliver::task::Task,
-    order::{Entity, Epoch, LaneState, Sequence},
+    deliver::task::{Task, What},
+    order::{Entity, Epoch, LaneState, Order, Sequence},
 };
 
 /// A task that was started: it may be handed out once the commit that says so is in the
@@ -187,8 +187,8 @@ impl Feed {
         }
     }
 
-    /// An acknowledgement moves how far its entity is; one that fills what was missing below
-    /// changes what is still missing there.
+    /// An acknowledgement moves how far its entity is; one of what was missing below changes
+    /// what is still missing there, and who was told of it.
     pub(super) fn move_point(&mut self, entity: &Entity, task: &Task) {
         if !task.moves {
             return;
@@ -218,19 +218,28 @@ impl Feed {
     }
 
     /// Where an entity is if everything below `next` is done, but for what is missing and for
-    /// what is in line out of turn.
+    /// what is in line out of turn: an event below is missing still, of a gap below nobody was
+    /// told yet.
     pub(super) fn point_at(&self, entity: &Entity, epoch: Epoch, next: Sequence) -> LaneState {
         let mut position = LaneState::healthy(epoch, next);
         if let Some(missing) = self.lanes.missing(entity, epoch) {
             missing.iter().filter(|range| range.last < next).for_each(|range| position.missing.push(range));
         }
-        let Some(line) = self.lines.get(entity).filter(|line| line.out_of_turn > 0) else { return position };
-        for task in &line.queue {
-            if task.is_out_of_turn() && task.epoch == epoch && task.sequence < next {
-                position.missing.add(task.sequence);
+        let mut unmarked = self.lanes.unmarked(entity, epoch);
+        if let Some(line) = self.lines.get(entity).filter(|line| line.out_of_turn > 0) {
+            let below = |task: &&Task| task.epoch == epoch && task.sequence < next;
+            for task in line.queue.iter().filter(below) {
+                match &task.what {
+                    What::Gap { from, .. } => {
+                        unmarked = Some(unmarked.map_or(*from, |first| first.min(*from)))
+                    }
+                    What::Event { order: Order::Strict, .. } => {}
+                    What::Event { .. } => position.missing.add(task.sequence),
+                }
             }
+            position.missing.merge_down();
         }
-        position.missing.merge_down();
+        position.unmarked = unmarked.filter(|from| position.missing.first_from(*from).is_some());
         position
     }
 }

@@ -33,6 +33,11 @@ impl<P: Payload> Lane<P> {
         (self.epoch == epoch && !self.missing.is_empty()).then_some(&self.missing)
     }
 
+    /// From where on what is missing in this epoch has not been marked.
+    pub(in crate::order) fn unmarked_in(&self, epoch: Epoch) -> Option<Sequence> {
+        self.unmarked.filter(|_| self.epoch == epoch)
+    }
+
     /// Nothing of this epoch below `to` comes any more: what is parked there is released
     /// around gaps, and what is missing there is a gap.
     pub(in crate::order) fn reach(
