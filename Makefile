@@ -18,12 +18,12 @@ help:
 
 test: tools lint
 	@mkdir -p target && rm -f $(SKIPS)
-	SERIATIM_SKIPS=$(SKIPS) $(CARGO) test --locked --no-fail-fast
+	SERIATIM_SKIPS=$(SKIPS) $(CARGO) test --locked --workspace --no-fail-fast
 	@scripts/count-skips $(SKIPS)
 
 lint:
 	$(CARGO) fmt --check
-	$(CARGO) clippy --locked --all-targets -- -D warnings
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
 STEPS ?= 1000000
 SEED ?= 1

@@ -184,3 +184,6 @@ pub fn judge(evidence: &Evidence, rules: &Rules) -> Vec<Violation> {
 fn shown((entity, epoch, sequence): &Name) -> String {
     format!("{entity} epoch {epoch} sequence {sequence}")
 }
+
+#[cfg(test)]
+mod tests;
