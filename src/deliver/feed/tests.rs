@@ -1,6 +1,11 @@
 //! The machine by itself: what it hands out, what it wants written, what it leaves out after a
 //! change of hands. Time is a number here.
 
+mod desk;
+mod histories;
+mod holds;
+mod order;
+
 use super::*;
 use crate::{
     deliver::retry::RetryPolicy,

@@ -1,0 +1,70 @@
+//! Epochs, and who takes the promise of order away and gives it back.
+
+use super::*;
+
+fn in_epoch(number: u64, entity: &str, epoch: u64, sequence: u64) -> Read {
+    let mut read = strict(number, entity, sequence);
+    read.entry.as_mut().unwrap().epoch = Epoch::new(epoch).unwrap();
+    read
+}
+
+#[test]
+fn what_stands_in_its_turn_below_a_higher_epoch_was_done_before_it() {
+    let mut feed = feed();
+    // Taken over: the floor is below what the point covers.
+    let reads = vec![in_epoch(1, "a", 0, 5), in_epoch(2, "a", 1, 0), in_epoch(3, "a", 1, 1)];
+    let entity = Entity::new("a").unwrap();
+    assert_eq!(feed.unknown(&reads), [entity.clone()]);
+    feed.read(reads, vec![(entity, Some("1:1".parse().unwrap()))], 0);
+    assert_eq!(feed.tally.known, 2);
+    let started = feed.start(9, 0);
+    assert_eq!(names(&started), ["a 1"]);
+    assert_eq!(started[0].task.epoch, Epoch::new(1).unwrap());
+    assert_eq!(feed.floor(), before(id(3)), "what is known does not hold the floor");
+    feed.answer(started[0].tag, Answer::Ack, 0);
+    let commit = feed.commit();
+    assert_eq!((commit.floor, points(&commit)), (id(3), vec!["a 1:2".to_owned()]));
+    assert_eq!(commit.loose, [], "nor is it noted as done by itself");
+}
+
+/// So many are ahead of their turn that order is given up for now.
+fn tripped() -> Feed {
+    let mut feed = feed();
+    feed.policy.partition_parked_max = 2;
+    take(&mut feed, (1..=3).map(|n| read(n, &format!("job-{n}"), 1, Order::Passed)).collect());
+    assert!(feed.is_degraded() && !feed.lanes.is_degraded_by_operator());
+    feed
+}
+
+/// Long enough for the breaker, in steps that a clock counts.
+fn calm(feed: &mut Feed) -> u64 {
+    let breaker = feed.policy.breaker;
+    let long = 2 * (breaker.hold + breaker.window);
+    (0..=long / 250).for_each(|tick| feed.tick(tick * 250));
+    long
+}
+
+#[test]
+fn a_feed_that_gave_order_up_by_itself_returns_by_itself() {
+    let mut feed = tripped();
+    // Nobody asked for it: that the group is not degraded changes nothing.
+    feed.set_degraded(false, 0);
+    assert!(feed.is_degraded());
+    calm(&mut feed);
+    assert!(!feed.is_degraded());
+}
+
+#[test]
+fn a_person_who_degrades_what_is_degraded_already_has_the_last_word() {
+    let mut feed = tripped();
+    feed.set_degraded(true, 0);
+    let now = calm(&mut feed);
+    assert!(feed.is_degraded(), "only a person gives back what a person took");
+    feed.set_degraded(false, now);
+    assert!(!feed.is_degraded());
+    // Its counters begin anew: nothing is left of what tripped it.
+    feed.tick(now);
+    assert!(!feed.is_degraded());
+    take(&mut feed, vec![read(9, "late", 1, Order::Passed)]);
+    assert!(!names(&feed.start(9, now)).contains(&"late 1".to_owned()), "it waits for its turn again");
+}
