@@ -228,6 +228,8 @@ impl Desk {
         for (entity, numbers, tasks) in self.fetching.extract_if(.., |fetch| fetch.2.is_some()) {
             self.story.push(format!("fetched {entity} {tasks:?}"));
             self.feed.fetched(&entity, numbers, tasks, self.now);
+            let is_lost = self.feed.warnings.iter().any(|said| said.contains("not in the store any more"));
+            assert!(!is_lost, "nobody deleted anything: {:#?}", self.story);
         }
     }
 

@@ -109,6 +109,27 @@ fn what_is_known_when_a_read_begins_is_known_when_it_ends() {
     assert!(desk.feed.lines.len() <= 1, "the bound on what is remembered holds");
 }
 
+#[test]
+fn what_is_done_but_not_in_the_store_is_not_forgotten() {
+    let mut desk = Desk::new(50);
+    for round in 0..2 {
+        ["a", "b", "c"].into_iter().for_each(|name| desk.publish(name, Order::Strict));
+        desk.go_on();
+        desk.begin_commit(9);
+        desk.apply_commit();
+        (0..3).for_each(|_| desk.answer(0, Answer::Ack));
+        // More are idle than are remembered.
+        desk.end_commit();
+        if round == 0 {
+            desk.commit();
+        }
+    }
+    ["a", "b", "c"].into_iter().for_each(|name| desk.publish(name, Order::Strict));
+    desk.read();
+    desk.finish();
+    assert_eq!(desk.shown.len(), 9, "each once: {:?}", desk.shown);
+}
+
 /// A desk at which the hold of `a` has just ended, but not in the store: `a 0` failed once.
 fn ending(desk: &mut Desk) {
     desk.publish("a", Order::Strict);
