@@ -68,13 +68,16 @@ impl Feed {
         }
     }
 
-    /// It is in the store.
-    pub fn committed(&mut self, asked: u64, now_ms: u64, now: u64, is_reading: bool) {
+    /// It is in the store. `is_looking_up`: points are being looked up, and what
+    /// is found may be older.
+    pub fn committed(&mut self, asked: u64, now_ms: u64, now: u64, is_looking_up: bool) {
         self.store_clock = (now_ms, now);
         self.asked = asked;
         // What is being looked up must not be forgotten meanwhile.
-        if !is_reading {
+        if !is_looking_up {
             self.forget_idle();
+            let staged = &self.staged.points;
+            self.lineless.retain(|entity, _| staged.contains_key(entity));
         }
     }
 

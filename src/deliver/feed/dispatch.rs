@@ -209,9 +209,6 @@ impl Feed {
             None => {
                 let point = self.point_at(entity, to.0, to.1);
                 self.staged.points.insert(entity.clone(), point.clone());
-                if self.lineless.len() >= self.limits.idle_max {
-                    self.lineless.clear();
-                }
                 self.lineless.insert(entity.clone(), point);
             }
         }

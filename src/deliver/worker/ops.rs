@@ -167,6 +167,7 @@ impl Worker {
             slot.is_reading = false;
             return;
         }
+        slot.is_looking_up = true;
         let term = slot.feed.term();
         let look = async move {
             let points = store.points(&id, &group, &unknown).await;
@@ -263,9 +264,10 @@ impl Worker {
             },
             Op::Met(index, term, reads, outcome) if self.is_term(index, term) => {
                 let now = self.now();
+                let slot = self.slots.get_mut(&index).expect("its term was compared");
+                slot.is_looking_up = false;
                 match outcome {
                     Ok(points) => {
-                        let slot = self.slots.get_mut(&index).expect("its term was compared");
                         slot.feed.read(reads, points, now);
                         slot.is_reading = false;
                     }
@@ -309,7 +311,11 @@ impl Worker {
             Ok(Some((leased, _))) => self.give_back_unused(index, leased.term),
             Ok(None) => {}
             Err(error) => {
-                warn!(group = %self.group, partition = index, %error, "a partition was not taken")
+                warn!(group = %self.group, partition = index, %error, "a partition was not taken");
+                // A removal that crossed a registration leaves a lease without a floor.
+                if is_no_group(&error) && !self.is_closing {
+                    self.register_anew();
+                }
             }
         }
     }
@@ -369,7 +375,7 @@ impl Worker {
                     let _ = confirm.send(Ok(()));
                 }
                 let started = std::mem::take(&mut slot.started);
-                slot.feed.committed(asked, now_ms, now, slot.is_reading);
+                slot.feed.committed(asked, now_ms, now, slot.is_looking_up);
                 if let Some(heads) = heads {
                     slot.feed.heads(heads);
                 }

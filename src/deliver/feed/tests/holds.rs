@@ -89,6 +89,31 @@ fn a_point_that_was_looked_up_before_held_events_were_done_does_not_go_back() {
 }
 
 #[test]
+fn the_same_of_many_entities_at_once() {
+    let mut desk = Desk::new(50);
+    for name in ["a", "b", "c"] {
+        (0..2).for_each(|_| desk.publish(name, Order::Strict));
+    }
+    desk.go_on();
+    (0..3).for_each(|_| desk.answer(0, no()));
+    desk.go_on();
+    desk.crash();
+    desk.tick(60_000);
+    desk.go_on();
+    desk.go_on();
+    (0..3).for_each(|_| desk.answer(0, Answer::Ack));
+    desk.go_on();
+    // The first one's next event is on its way when the others' points move.
+    ["a", "b", "c"].into_iter().for_each(|name| desk.publish(name, Order::Strict));
+    desk.begin_read(3);
+    desk.look_up();
+    (0..3).for_each(|_| desk.answer(0, Answer::Ack));
+    desk.end_read();
+    desk.finish();
+    assert_eq!(desk.shown.len(), 12, "three failed once: {:?}", desk.shown);
+}
+
+#[test]
 fn what_is_known_when_a_read_begins_is_known_when_it_ends() {
     let mut desk = Desk::new(50);
     ["a", "b", "c"].into_iter().for_each(|name| desk.publish(name, Order::Passed));
