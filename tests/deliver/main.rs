@@ -6,8 +6,10 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod asking;
 mod bench;
 mod delivering;
 mod holding;
 mod reordering;
+mod watched;
 mod world;
