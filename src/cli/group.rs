@@ -13,7 +13,10 @@ use super::{
 use crate::{
     deliver::is_name,
     order::Entity,
-    store::{Granted, GroupId, GroupMeasure, GroupStore, RedisStore, Store, Switches, Wish, partition_of},
+    store::{
+        Granted, GroupId, GroupMeasure, GroupStore, RedisStore, Start, Store, StreamId, Switches, Wish,
+        partition_of,
+    },
 };
 
 #[derive(Args)]
@@ -38,6 +41,9 @@ enum GroupCommand {
         /// Where it begins.
         #[arg(long, value_enum, default_value_t = From::Beginning)]
         from: From,
+        /// Begin behind this entry instead, in every partition; an id reads like 1763000000000-0.
+        #[arg(long, value_name = "ID", conflicts_with = "from")]
+        after: Option<String>,
     },
     /// Remove a group and all that it holds, for ever. A dead group blocks trimming until then.
     Remove {
@@ -93,12 +99,16 @@ async fn decide(store: &RedisStore, args: &GroupArgs) -> Outcome {
             }
             Ok(())
         }
-        GroupCommand::Register { group, from } => {
+        GroupCommand::Register { group, from, after } => {
             if !is_name(group) {
                 let error = anyhow::anyhow!("{group:?} is not made of 1 to 64 characters a-z, 0-9 and -");
                 return Err(Failure::Usage(error));
             }
-            let is_new = store.register(&id(group), partitions, from.start()).await?;
+            let start = match after {
+                Some(text) => Start::After(entry_id(text)?),
+                None => from.start(),
+            };
+            let is_new = store.register(&id(group), partitions, start).await?;
             let what = if is_new { "registered" } else { "was registered already; it stays where it is" };
             say(args, group, what, is_new);
             Ok(())
@@ -141,6 +151,14 @@ async fn decide(store: &RedisStore, args: &GroupArgs) -> Outcome {
             switch(store, args, group, "promises order again", |switches| switches.degraded = false).await
         }
     }
+}
+
+fn entry_id(text: &str) -> Result<StreamId, Failure> {
+    text.parse().map_err(|error| {
+        Failure::Usage(anyhow::anyhow!(
+            "--after: {error}, which reads like 1763000000000-0; nothing was registered"
+        ))
+    })
 }
 
 async fn switch(

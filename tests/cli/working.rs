@@ -78,6 +78,25 @@ fn a_command_answers_by_its_exit_code_and_what_fails_is_a_dead_letter_until_some
 }
 
 #[test]
+fn a_group_can_begin_behind_an_entry() {
+    let redis = redis_server(&[]);
+    let (url, sidecar) = (redis.url(), sidecar(&redis.url(), &[]));
+    sidecar.publish(&events("a", [0, 1, 2])).with(0);
+    let all = lines(&command(&url, &["consume", "--group", "all", "--count", "3"]).with(0));
+    let first = all[0]["id"].as_str().unwrap();
+    command(&url, &["group", "register", "g", "--after", first]).with(0).says("g: registered");
+    let read = lines(&command(&url, &["consume", "--group", "g", "--idle-ms", "700"]).with(0));
+    // It begins there, without a gap for what was before.
+    let ids = |lines: &[serde_json::Value]| lines.iter().map(|line| line["id"].clone()).collect::<Vec<_>>();
+    assert_eq!(ids(&read), ids(&all[1..]));
+    let bad = command(&url, &["group", "register", "h", "--after", "yesterday"]).with(64);
+    bad.complains("\"yesterday\" is not a stream id, which reads like 1763000000000-0");
+    command(&url, &["group", "register", "h", "--after", first, "--from", "end"]).with(64);
+    let json = command(&url, &["group", "list", "--json"]).with(0).json();
+    assert_eq!(json.as_array().unwrap().len(), 2, "h was not registered: {json}");
+}
+
+#[test]
 fn groups_are_registered_paused_and_removed() {
     let redis = redis_server(&[]);
     let (url, sidecar) = (redis.url(), sidecar(&redis.url(), &[]));

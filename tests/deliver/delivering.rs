@@ -151,6 +151,22 @@ async fn retired_entities_are_forgotten() {
 }
 
 #[tokio::test]
+async fn a_group_can_begin_behind_an_entry() {
+    use seriatim::order::Place;
+    for world in [World::memory().await, World::redis().await] {
+        world.publish("a", 0..4).await;
+        let (id, beginning) = (world.partition_of("a"), Default::default());
+        let entries = world.store.read(&id, Place::Events, beginning, 9).await.unwrap();
+        let group = GroupId { topic: "jobs".into(), group: "behind".into() };
+        let start = Start::After(entries[1].id);
+        assert!(world.store.register(&group, world.partitions, start).await.unwrap());
+        let mut consumer = world.consumer(options("behind")).await;
+        assert_eq!((acked(&mut consumer).await, acked(&mut consumer).await), ("a 2".into(), "a 3".into()));
+        nothing(&mut consumer, Duration::from_millis(200)).await;
+    }
+}
+
+#[tokio::test]
 async fn a_group_can_begin_at_the_end() {
     for world in [World::memory().await, World::redis().await] {
         world.publish("a", 0..3).await;
