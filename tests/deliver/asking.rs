@@ -236,6 +236,29 @@ async fn a_worker_with_nothing_to_read_or_no_room_asks_rarely() {
     }
 }
 
+/// While one partition cannot be read the others are waited for as always.
+#[tokio::test]
+async fn a_partition_that_cannot_be_read_is_tried_rarely_and_the_others_go_on() {
+    let world = World::redis().await;
+    let url = world.redis.as_ref().unwrap().url();
+    let mut connection = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let watched = Watched::new(&world.store);
+    let seen = World { store: watched.clone(), redis: None, partitions: world.partitions };
+    let mut consumer = seen.consumer(options("g")).await;
+    let (broken, whole) = (world.partition_of("a"), (0..).map(|n| format!("job-{n}")));
+    let whole: Vec<String> = whole.filter(|name| world.partition_of(name) != broken).take(3).collect();
+    let key = GroupKeys::new(&broken, "g").resume;
+    goes_on(&world, &mut consumer, &whole, 0).await;
+    let () = redis::cmd("SET").arg(&key).arg("what is this?").query_async(&mut connection).await.unwrap();
+    world.publish("a", [0]).await;
+    eventually("it fails", || async { watched.count("points") > 3 }).await;
+    at_most_every(&watched, 20, "one partition cannot be read").await;
+    goes_on(&world, &mut consumer, &whole, 1).await;
+    // Somebody mends it.
+    let () = redis::pipe().del(&key).hset(&key, "", "").query_async(&mut connection).await.unwrap();
+    assert_eq!(acked(&mut consumer).await, "a 0");
+}
+
 #[tokio::test]
 async fn of_idle_entities_only_so_many_are_remembered() {
     for world in [World::memory().await, World::redis().await, World::redis_with(1).await] {

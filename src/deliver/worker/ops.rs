@@ -141,7 +141,7 @@ impl Worker {
                 slots.push((*index, slot.feed.term()));
                 slot.is_reading = true;
             } else {
-                others_read |= slot.is_reading;
+                others_read |= slot.is_reading && !slot.is_pausing;
             }
         }
         if waiting.is_empty() {
@@ -256,8 +256,8 @@ impl Worker {
             }
             Op::Read(index, term, count, outcome) if self.is_term(index, term) => match outcome {
                 Ok(reads) => {
-                    self.slots.get_mut(&index).expect("its term was compared").is_caught_up =
-                        reads.len() < count;
+                    let slot = self.slots.get_mut(&index).expect("its term was compared");
+                    (slot.is_caught_up, slot.is_pausing) = (reads.len() < count, false);
                     self.meet(index, reads);
                 }
                 Err(error) => self.read_failed(index, &error),
@@ -438,7 +438,7 @@ impl Worker {
     fn read_failed(&mut self, index: u32, error: &StoreError) {
         debug!(partition = index, %error, "entries were not read");
         let Some(slot) = self.slots.get_mut(&index) else { return };
-        slot.is_reading = true;
+        (slot.is_reading, slot.is_pausing) = (true, true);
         slot.is_caught_up = false;
         let (clock, term) = (self.clock.clone(), slot.feed.term());
         let pause = async move {

@@ -15,6 +15,8 @@ pub struct Slot {
     pub feed: Feed,
     pub is_committing: bool,
     pub is_reading: bool,
+    /// Reading failed, and is tried again after a pause: others need not hurry for it.
+    pub is_pausing: bool,
     /// Points of what was read are being looked up.
     pub is_looking_up: bool,
     /// All that is in the stream was read, as far as is known.
@@ -44,6 +46,7 @@ impl Slot {
             feed,
             is_committing: false,
             is_reading: false,
+            is_pausing: false,
             is_looking_up: false,
             is_caught_up: false,
             is_giving_back: false,
