@@ -79,6 +79,50 @@ async fn a_commit_is_applied_once_and_only_in_its_turn() {
 }
 
 #[tokio::test]
+async fn a_wish_that_crosses_a_commit_stands() {
+    for world in [World::memory().await, World::redis().await] {
+        let (store, id) = (&world.store, PartitionId { topic: TOPIC.into(), index: 0 });
+        store.register(&group(), world.partitions, Start::Beginning).await.unwrap();
+        let free = store.leases(&group(), 1).await.unwrap().remove(0);
+        let term = store.lease(&id, "g", "me", &free).await.unwrap().unwrap().term;
+        let entity = Entity::new("a").unwrap();
+        let change = |was, head: &str, ends| HeadChange {
+            entity: entity.clone(),
+            was,
+            head: head.parse().unwrap(),
+            ends,
+        };
+        let retrying = Some(HoldState::Retrying);
+        let steps = [
+            (None, change(None, "r,1,1763,0,1,10|0:1|no", false), "r,1,1763,0,1,10|0:1|no"),
+            (None, change(retrying, "r,2,1764,0,2,20|0:2|no", false), "r,2,1764,0,2,20|0:2|no"),
+            // The letter is the person's, the rest the worker's.
+            (Some(Wish::Pause), change(retrying, "r,0,0,1,3,20|0:3|", false), "p,0,0,1,3,20|0:3|"),
+            (
+                Some(Wish::Resume),
+                change(Some(HoldState::Paused), "p,0,0,1,3,20|0:3|", false),
+                "r,0,0,1,3,20|0:3|",
+            ),
+            // It was to end, and goes on, because somebody paused it.
+            (Some(Wish::Pause), change(retrying, "r,0,0,3,3,0|0:3|", true), "p,0,0,3,3,0|0:3|"),
+        ];
+        for (number, (wish, change, wanted)) in (0..).zip(steps) {
+            if let Some(wish) = wish {
+                assert_eq!(store.wish(&id, "g", &entity, wish).await.unwrap(), Granted::Done);
+            }
+            let commit = Commit { term, number, heads: vec![change], ..Commit::default() };
+            store.commit(&id, "g", &commit).await.unwrap();
+            let heads = store.heads(&id, "g").await.unwrap();
+            assert_eq!(heads[0].1.to_string(), wanted, "after step {number}");
+        }
+        let ends = change(Some(HoldState::Paused), "r,0,0,3,3,0|0:3|", true);
+        let commit = Commit { term, number: 5, heads: vec![ends], ..Commit::default() };
+        store.commit(&id, "g", &commit).await.unwrap();
+        assert_eq!(store.heads(&id, "g").await.unwrap(), []);
+    }
+}
+
+#[tokio::test]
 async fn a_worker_whose_answers_from_the_store_are_lost_goes_on_under_its_lease() {
     for world in [World::memory().await, World::redis().await] {
         let watched = Watched::new(&world.store);
