@@ -24,7 +24,7 @@ struct Committing {
     handled: BTreeMap<String, u64>,
     started: Vec<Started>,
     asked_before: u64,
-    answer: Option<(u64, Option<Vec<(Entity, Head)>>)>,
+    answer: Option<(u64, Option<Heads>)>,
 }
 
 /// Entries on their way, with the points of the unknown ones once they were looked up.
@@ -34,6 +34,7 @@ struct Reading {
     points: Option<Vec<(Entity, Option<Point>)>>,
 }
 
+type Heads = Vec<(Entity, Head)>;
 type Fetching = (Entity, Range<u64>, Option<Vec<(u64, Task)>>);
 
 /// What the driver does, one step at a time.
