@@ -89,6 +89,30 @@ fn a_point_that_was_looked_up_before_held_events_were_done_does_not_go_back() {
 }
 
 #[test]
+fn the_same_if_a_commit_ends_in_between() {
+    let mut desk = Desk::new(50);
+    (0..2).for_each(|_| desk.publish("a", Order::Strict));
+    desk.go_on();
+    desk.answer(0, no());
+    desk.go_on();
+    desk.crash();
+    desk.tick(60_000);
+    desk.go_on();
+    desk.go_on();
+    desk.answer(0, Answer::Ack);
+    desk.go_on();
+    // The last one is done while a commit that does not say so is on its way.
+    desk.begin_commit(9);
+    desk.apply_commit();
+    desk.answer(0, Answer::Ack);
+    desk.end_commit();
+    desk.publish("a", Order::Strict);
+    desk.read();
+    desk.finish();
+    assert_eq!(desk.shown, ["a 0", "a 0", "a 1", "a 2"]);
+}
+
+#[test]
 fn the_same_of_many_entities_at_once() {
     let mut desk = Desk::new(50);
     for name in ["a", "b", "c"] {
