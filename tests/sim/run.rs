@@ -83,6 +83,8 @@ async fn simulate(seed: u64, plan: Plan, metrics: Arc<Metrics>) -> Outcome {
         gap_wait_min: world.plan.gap_wait_min,
         given_up: std::mem::take(&mut world.given_up.lock().unwrap()),
     };
+    // Whoever serves knows the world, and is known to it.
+    world.sidecars.lock().unwrap().clear();
     let executed = world.server.executed.load(std::sync::atomic::Ordering::Relaxed);
     Outcome {
         violations: judge(&evidence, &rules),

@@ -94,15 +94,27 @@ impl Feed {
 
     /// Puts a task behind what is held of its entity.
     pub(super) fn keep(&mut self, entity: &Entity, task: Task) {
-        let reached = task.moves.then(|| self.point_at(entity, task.epoch, task.sequence.after()));
+        let reached = self.reached_with(entity, &task);
         let hold = self.holds.get_mut(entity).expect("the entity is held");
         let number = hold.head.next;
         hold.head.next += 1;
         hold.head.bytes += task.bytes();
-        hold.head.reached = higher(hold.head.reached.take(), reached);
+        hold.head.reached = reached;
         self.staged.kept.insert((entity.clone(), number), task.to_text());
         self.staged.heads.insert(entity.clone());
         self.finish(&task);
+    }
+
+    /// Up to where everything is held once this task is. One that fills what was missing below
+    /// changes what is still missing there.
+    fn reached_with(&self, entity: &Entity, task: &Task) -> Option<Point> {
+        let reached = &self.holds.get(entity).expect("the entity is held").head.reached;
+        if !task.moves {
+            return reached.clone();
+        }
+        let before = reached.as_ref().map(|reached| (reached.epoch, reached.next));
+        let (epoch, next) = before.max(Some((task.epoch, task.sequence.after())))?;
+        Some(self.point_at(entity, epoch, next))
     }
 
     /// A held event was handled; the next one follows at once.
@@ -286,7 +298,7 @@ impl Feed {
     }
 }
 
-/// Of two positions the one that is further on.
+/// Of two positions the one that is further on; the second one if they are equally far.
 pub(super) fn higher(one: Option<Point>, other: Option<Point>) -> Option<Point> {
     match (one, other) {
         (Some(one), Some(other)) => {

@@ -65,7 +65,8 @@ impl Feed {
         let point = higher(point, self.lineless.remove(&entity));
         let line = Line { point: point.as_ref().map(|point| (point.epoch, point.next)), ..Line::default() };
         let held = self.holds.get(&entity).and_then(|hold| hold.head.reached.clone());
-        if let Some(reached) = higher(held, point) {
+        // What is held may fill what was missing below the point.
+        if let Some(reached) = higher(point, held) {
             self.lanes.restore_lane(entity.clone(), reached);
         }
         self.lines.insert(entity, line);
