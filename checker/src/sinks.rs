@@ -9,7 +9,7 @@ pub(crate) fn judge(evidence: &Evidence, rules: &Rules, found: &mut Found) {
     judge_terms(&in_force, found);
     judge_order(&in_force, rules, found);
     judge_overlap(&in_force, found);
-    judge_acks(&in_force, found);
+    judge_acks(&in_force, rules, found);
     judge_fences(&evidence.runs, found);
     judge_contents(evidence, found);
     if rules.is_final {
@@ -54,6 +54,11 @@ fn judge_terms(runs: &[&Run], found: &mut Found) {
     }
 }
 
+/// A person gave up what failed: a gap stands in its place, whatever was tried before.
+fn is_instead(run: &Run, rules: &Rules) -> bool {
+    run.order == Order::Gap && run.entry.is_none() && rules.given_up.contains(&run.name.0)
+}
+
 struct Lane {
     next: u64,
     passed: BTreeSet<u64>,
@@ -79,6 +84,10 @@ fn judge_order(runs: &[&Run], rules: &Rules, found: &mut Found) {
             lane.passed.extend(run.from..=*sequence);
             continue;
         }
+        if is_instead(run, rules) {
+            lane.passed.extend(run.from..=*sequence);
+            continue;
+        }
         let highest = epochs.entry(entity.clone()).or_insert(*epoch);
         let is_epoch_over = *epoch < *highest;
         *highest = (*highest).max(*epoch);
@@ -89,13 +98,11 @@ fn judge_order(runs: &[&Run], rules: &Rules, found: &mut Found) {
             }
             continue;
         }
-        // Whoever gives up what failed is given a gap for what was tried before.
-        let is_given_up = rules.given_up.contains(entity);
         let is_below = *sequence < lane.next || (run.from < lane.next && lane.passed.is_empty());
-        if is_epoch_over || (is_below && !(is_given_up && run.order == Order::Gap)) {
+        if is_epoch_over || is_below {
             found.add(Wrong::Reordered, format!("{} was started after a later one", shown(&run.name)));
         } else if let Some(missing) = (lane.next..run.from).find(|sequence| !lane.passed.contains(sequence))
-            && !is_given_up
+            && !rules.given_up.contains(entity)
         {
             found.add(Wrong::UnmarkedGap, format!("{} was started without {missing}", shown(&run.name)));
         }
@@ -120,9 +127,9 @@ fn judge_overlap(runs: &[&Run], found: &mut Found) {
 }
 
 /// Nothing is run again after its ack.
-fn judge_acks(runs: &[&Run], found: &mut Found) {
+fn judge_acks(runs: &[&Run], rules: &Rules, found: &mut Found) {
     let mut acked = BTreeSet::new();
-    for run in runs {
+    for run in runs.iter().filter(|run| !is_instead(run, rules)) {
         let delivery = delivery(run);
         if acked.contains(&delivery) {
             found.add(Wrong::Duplicated, format!("{} was run again after its ack", shown(&run.name)));

@@ -3,7 +3,7 @@
 use super::{Feed, Out};
 use crate::{
     deliver::task::{Task, What},
-    order::{Entity, Epoch, LaneState, Order, Sequence},
+    order::{Entity, Epoch, LaneState, Order, Ranges, Sequence},
 };
 
 /// A task that was started: it may be handed out once the commit that says so is in the
@@ -219,10 +219,17 @@ impl Feed {
     /// told yet.
     pub(super) fn point_at(&self, entity: &Entity, epoch: Epoch, next: Sequence) -> LaneState {
         let mut position = LaneState::healthy(epoch, next);
-        if let Some(missing) = self.lanes.missing(entity, epoch) {
-            missing.iter().filter(|range| range.last < next).for_each(|range| position.missing.push(range));
-        }
-        let mut unmarked = self.lanes.unmarked(entity, epoch);
+        let (missing, mut unmarked) = match self.lanes.lane(entity) {
+            Some(_) => (self.lanes.missing(entity, epoch), self.lanes.unmarked(entity, epoch)),
+            // Only what is held was seen of it, and that knows what it misses.
+            None => {
+                let reached = self.holds.get(entity).and_then(|hold| hold.head.reached.as_ref());
+                let reached = reached.filter(|reached| reached.epoch == epoch);
+                (reached.map(|reached| &reached.missing), reached.and_then(|reached| reached.unmarked))
+            }
+        };
+        let below = missing.into_iter().flat_map(Ranges::iter).filter(|range| range.last < next);
+        below.for_each(|range| position.missing.push(range));
         if let Some(line) = self.lines.get(entity).filter(|line| line.out_of_turn > 0) {
             let below = |task: &&Task| task.epoch == epoch && task.sequence < next;
             for task in line.queue.iter().filter(below) {
