@@ -51,20 +51,15 @@ impl Ranges {
         }
     }
 
-    /// Puts one sequence in, wherever it lies; joins runs that touch.
-    pub fn add(&mut self, sequence: Sequence) {
-        if self.contains(sequence) {
-            return;
+    /// Puts a run in, wherever it lies; joins those that touch.
+    pub fn add(&mut self, mut range: Range) {
+        let from = self.0.partition_point(|run| run.last.after() < range.first);
+        let to = self.0.partition_point(|run| run.first <= range.last.after());
+        if from < to {
+            range.first = range.first.min(self.0[from].first);
+            range.last = range.last.max(self.0[to - 1].last);
         }
-        let at = self.0.partition_point(|run| run.last < sequence);
-        let touches_above = self.0.get(at).is_some_and(|run| sequence.after() == run.first);
-        let touches_below = at > 0 && self.0[at - 1].last.after() == sequence;
-        match (touches_below, touches_above) {
-            (true, true) => self.0[at - 1].last = self.0.remove(at).last,
-            (true, false) => self.0[at - 1].last = sequence,
-            (false, true) => self.0[at].first = sequence,
-            (false, false) => self.0.insert(at, Range { first: sequence, last: sequence }),
-        }
+        self.0.splice(from..to.max(from), [range]);
     }
 
     /// Takes one sequence out, splitting its run if it lies inside.
@@ -167,18 +162,21 @@ mod tests {
     }
 
     #[test]
-    fn a_sequence_is_put_where_it_belongs() {
-        let with = |text: &str, sequence: u64| {
+    fn a_run_is_put_where_it_belongs() {
+        let with = |text: &str, run: &str| {
             let mut set = ranges(text);
-            set.add(Sequence::new(sequence).unwrap());
+            set.add(ranges(run).first().unwrap());
             set.to_string()
         };
-        assert_eq!(with("3-5,9", 7), "3-5,7,9");
-        assert_eq!(with("3-5,9", 6), "3-6,9");
-        assert_eq!(with("3-5,7", 6), "3-7");
-        assert_eq!(with("3-5,9", 8), "3-5,8-9");
-        assert_eq!(with("3-5", 4), "3-5");
-        assert_eq!(with("3-5", 0), "0,3-5");
+        assert_eq!(with("3-5,9", "7"), "3-5,7,9");
+        assert_eq!(with("3-5,9", "6"), "3-6,9");
+        assert_eq!(with("3-5,7", "6"), "3-7");
+        assert_eq!(with("3-5,9", "8"), "3-5,8-9");
+        assert_eq!(with("3-5", "4"), "3-5");
+        assert_eq!(with("3-5", "0"), "0,3-5");
+        assert_eq!(with("3-5", "8-9"), "3-5,8-9");
+        assert_eq!(with("3-5,9,20", "4-12"), "3-12,20");
+        assert_eq!(with("3-5,9,20", "0-30"), "0-30");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::{Feed, Out};
 use crate::{
     deliver::task::{Task, What},
-    order::{Entity, Epoch, LaneState, Order, Ranges, Sequence},
+    order::{Entity, Epoch, LaneState, Order, Range, Ranges, Sequence},
 };
 
 /// A task that was started: it may be handed out once the commit that says so is in the
@@ -233,13 +233,15 @@ impl Feed {
         if let Some(line) = self.lines.get(entity).filter(|line| line.out_of_turn > 0) {
             let below = |task: &&Task| task.epoch == epoch && task.sequence < next;
             for task in line.queue.iter().filter(below) {
-                match &task.what {
+                let first = match &task.what {
+                    What::Event { order: Order::Strict, .. } => continue,
+                    What::Event { .. } => task.sequence,
                     What::Gap { from, .. } => {
-                        unmarked = Some(unmarked.map_or(*from, |first| first.min(*from)))
+                        unmarked = Some(unmarked.unwrap_or(*from).min(*from));
+                        *from
                     }
-                    What::Event { order: Order::Strict, .. } => {}
-                    What::Event { .. } => position.missing.add(task.sequence),
-                }
+                };
+                position.missing.add(Range { first, last: task.sequence });
             }
             position.missing.merge_down();
         }
