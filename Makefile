@@ -3,12 +3,13 @@
 CARGO ?= cargo
 SKIPS := $(CURDIR)/target/skipped.txt
 
-.PHONY: help test lint differential gaps demo tools clients
+.PHONY: help test lint differential conformance gaps demo tools clients
 
 help:
-	@echo "make test          everything: lints, unit tests, scenarios, differential test, end to end"
+	@echo "make test          everything: lints, unit tests, scenarios, differential and conformance test, end to end"
 	@echo "make lint          formatting and clippy only"
 	@echo "make differential  the two engines against each other, STEPS=1000000 steps from SEED=1"
+	@echo "make conformance   the two stores against each other, STEPS=1000000 steps from SEED=1"
 	@echo "make gaps          100,000 gaps that end at once, while others publish"
 	@echo "make workers       workers that are killed and suspended, 60 times each, judged by the checker"
 	@echo "make delivery      how fast deliveries are, beside a plain loop of XREADGROUP and XACK"
@@ -29,6 +30,9 @@ STEPS ?= 1000000
 SEED ?= 1
 differential: tools
 	SERIATIM_DIFF_STEPS=$(STEPS) SERIATIM_DIFF_SEED=$(SEED) $(CARGO) test --locked --test differential -- --nocapture
+
+conformance: tools
+	SERIATIM_CONFORM_STEPS=$(STEPS) SERIATIM_CONFORM_SEED=$(SEED) $(CARGO) test --locked --test conformance -- --nocapture
 
 # Many gaps at once: what it costs those who publish beside.
 gaps: tools

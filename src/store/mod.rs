@@ -23,7 +23,10 @@ pub use self::{
         HoldState, KeptEvents, LeaseSeen, Leased, Member, Point, REASON_BYTES_MAX, Read, Running, Start,
         Streams, Switches, Waiter, Wish,
     },
-    keys::{GroupKeys, PartitionId, PartitionKeys, id_digest, partition_of, probe_channel, topic_key},
+    keys::{
+        GroupKeys, PartitionId, PartitionKeys, groups_key, id_digest, members_key, partition_of,
+        probe_channel, topic_key,
+    },
     memory::MemoryStore,
     record::{Entry, Payload, RecordError, StreamId},
     redis::{RedisSettings, RedisStore, ServerReport},

@@ -39,18 +39,18 @@ struct Registered {
 }
 
 /// What one group keeps about one partition.
-#[derive(Default)]
-struct Part {
-    floor: StreamId,
-    owner: Option<String>,
-    term: u64,
-    count: u64,
-    asked: u64,
-    running: Vec<Running>,
-    loose: Vec<StreamId>,
-    resume: HashMap<Entity, Point>,
-    held: BTreeMap<Entity, Head>,
-    kept: HashMap<(Entity, u64), Vec<u8>>,
+#[derive(Clone, Debug, Default)]
+pub struct Part {
+    pub floor: StreamId,
+    pub owner: Option<String>,
+    pub term: u64,
+    pub count: u64,
+    pub asked: u64,
+    pub running: Vec<Running>,
+    pub loose: Vec<StreamId>,
+    pub resume: HashMap<Entity, Point>,
+    pub held: BTreeMap<Entity, Head>,
+    pub kept: HashMap<(Entity, u64), Vec<u8>>,
 }
 
 fn no_group(group: &str) -> StoreError {
@@ -78,6 +78,16 @@ impl MemoryStore {
         let mut groups = self.groups();
         let part = groups.parts.get_mut(&(partition.clone(), group.to_owned()));
         ready(part.map(act).ok_or_else(|| no_group(group))).boxed()
+    }
+
+    /// All that a group keeps about a partition, for tests that compare stores.
+    pub fn inspect_group(&self, partition: &PartitionId, group: &str) -> Option<Part> {
+        self.groups().parts.get(&(partition.clone(), group.to_owned())).cloned()
+    }
+
+    /// Who works for a group, likewise.
+    pub fn inspect_members(&self, group: &GroupId) -> Option<BTreeMap<String, u64>> {
+        self.groups().groups.get(&name(group)).map(|found| found.members.clone())
     }
 
     /// The group that is furthest behind in a partition, and how far it is.
