@@ -53,7 +53,7 @@ pub struct Switches {
 /// Who works for a group, as told when somebody shows up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attendance {
-    /// Each with what it counts up while it lives.
+    /// Each with what it counts up while it lives, by name.
     pub members: Vec<Member>,
     pub switches: Switches,
 }
@@ -338,7 +338,8 @@ pub trait Waiter: Send {
     ) -> BoxFuture<'a, Result<Streams, StoreError>>;
 }
 
-/// The port. Every method may be called again after any error.
+/// The port. Every method may be called again after any error. What needs a group that is not
+/// there fails with NOGROUP, unless it says otherwise; nothing that is empty is answered for it.
 pub trait GroupStore: Send + Sync + 'static {
     /// Creates a group where it is absent. False if it is there.
     fn register<'a>(
@@ -368,7 +369,7 @@ pub trait GroupStore: Send + Sync + 'static {
         member: &'a Member,
     ) -> BoxFuture<'a, Result<Option<Attendance>, StoreError>>;
 
-    /// Leaves, or shows one that is dead out.
+    /// Leaves, or shows one that is dead out; nothing happens if there is no such group.
     fn depart<'a>(&'a self, group: &'a GroupId, member: &'a str) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// The leases of all partitions, in their order. Fewer if the group is gone.
@@ -387,7 +388,7 @@ pub trait GroupStore: Send + Sync + 'static {
         seen: &'a LeaseSeen,
     ) -> BoxFuture<'a, Result<Option<Leased>, StoreError>>;
 
-    /// Gives a lease back, if it is still held under this term.
+    /// Gives a lease back, if it is still held under this term; otherwise nothing happens.
     fn release<'a>(
         &'a self,
         partition: &'a PartitionId,
@@ -412,7 +413,8 @@ pub trait GroupStore: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Vec<Option<Point>>, StoreError>>;
 
     /// Forgets points of entities that were retired, about `count` from a place on. Only who has
-    /// done everything in the stream may call it. Returns where to go on, 0 at the end.
+    /// done everything in the stream may call it; under another term nothing happens. Returns where
+    /// to go on, 0 at the end.
     fn sweep_points<'a>(
         &'a self,
         partition: &'a PartitionId,
@@ -422,7 +424,7 @@ pub trait GroupStore: Send + Sync + 'static {
         count: usize,
     ) -> BoxFuture<'a, Result<u64, StoreError>>;
 
-    /// All held entities.
+    /// All held entities, by name.
     fn heads<'a>(
         &'a self,
         partition: &'a PartitionId,

@@ -48,6 +48,11 @@ pub struct StreamId {
     pub counter: u64,
 }
 
+impl StreamId {
+    /// No entry can come behind it.
+    pub const MAX: StreamId = StreamId { milliseconds: u64::MAX, counter: u64::MAX };
+}
+
 impl fmt::Display for StreamId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.milliseconds, self.counter)

@@ -162,7 +162,7 @@ pub fn id(random: &mut Random, ids: &[StreamId]) -> StreamId {
         0..=4 => StreamId::default(),
         5..=9 => StreamId { counter: some.counter + 1, ..some },
         10..=29 => ids.last().copied().unwrap_or_default(),
-        30 => StreamId { milliseconds: u64::MAX, counter: u64::MAX },
+        30..=32 => StreamId::MAX,
         _ => some,
     }
 }

@@ -99,8 +99,14 @@ impl MemoryStore {
     }
 
     fn last_id(&self, partition: &PartitionId) -> StreamId {
-        let last = self.partitions.get(partition).and_then(|found| found.events.last().map(|entry| entry.id));
-        last.unwrap_or_default()
+        self.partitions.get(partition).map(|found| found.last_id()).unwrap_or_default()
+    }
+
+    /// All of a topic that is deleted.
+    pub(super) fn remove_groups(&self, topic: &str) {
+        let mut groups = self.groups();
+        groups.groups.retain(|(of, _), _| of != topic);
+        groups.parts.retain(|(partition, _), _| *partition.topic != *topic);
     }
 }
 
@@ -299,11 +305,14 @@ impl GroupStore for MemoryStore {
         group: &'a str,
         term: u64,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.part(partition, group, |part| {
-            if part.term == term {
-                part.owner = None;
-            }
-        })
+        let mut groups = self.groups();
+        // A lease that is gone is nobody's.
+        if let Some(part) = groups.parts.get_mut(&(partition.clone(), group.to_owned()))
+            && part.term == term
+        {
+            part.owner = None;
+        }
+        ready(Ok(())).boxed()
     }
 
     fn commit<'a>(
@@ -342,12 +351,13 @@ impl GroupStore for MemoryStore {
                 tombs.get(entity).is_some_and(|tombstone| tombstone.closed)
             })
         };
-        self.part(partition, group, |part| {
-            if part.term == term {
-                part.resume.retain(|entity, _| !is_retired(entity));
-            }
-            0
-        })
+        let mut groups = self.groups();
+        if let Some(part) = groups.parts.get_mut(&(partition.clone(), group.to_owned()))
+            && part.term == term
+        {
+            part.resume.retain(|entity, _| !is_retired(entity));
+        }
+        ready(Ok(0)).boxed()
     }
 
     fn heads<'a>(

@@ -36,6 +36,8 @@ pub struct MemoryStore {
     clock: Arc<dyn Clock>,
     topics: DashMap<String, TopicRecord>,
     partitions: Arc<DashMap<PartitionId, MemoryPartition>>,
+    /// As they were opened last, also those that were deleted since.
+    opened: DashMap<PartitionId, Arc<TopicSpec>>,
     groups: Mutex<MemoryGroups>,
     probes: broadcast::Sender<(Arc<str>, Vec<Probe>)>,
 }
@@ -54,6 +56,7 @@ impl MemoryStore {
             clock,
             topics: DashMap::new(),
             partitions: Arc::default(),
+            opened: DashMap::new(),
             groups: Mutex::default(),
             probes,
         }
@@ -88,34 +91,64 @@ impl MemoryStore {
         u64::try_from(self.clock.now().as_millis()).expect("it is not that late yet")
     }
 
-    /// One call of the rules: what it probes is told to whoever listens.
+    /// One call of the rules, if the partition is there: what it probes is told to whoever
+    /// listens.
     fn call<T>(
         &self,
         id: &PartitionId,
-        act: impl FnOnce(&mut MemoryPartition, u64, &mut Effects<Payload>) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
+        act: impl FnOnce(&mut MemoryPartition, u64, &mut Effects<Payload>) -> T,
+    ) -> Option<T> {
         let wall = self.wall();
         let (done, probes) = self.with(id, |partition| {
             let mut effects = Effects::new(partition.policy.append_max);
-            Ok((act(partition, wall, &mut effects)?, effects.probes))
+            (act(partition, wall, &mut effects), effects.probes)
         })?;
         if !probes.is_empty() {
             // Nobody listens: nobody can be asked.
             let _ = self.probes.send((id.topic.clone(), probes));
         }
-        Ok(done)
+        Some(done)
     }
 
-    fn with<T>(
-        &self,
-        partition: &PartitionId,
-        act: impl FnOnce(&mut MemoryPartition) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let found = self.partitions.get_mut(partition);
-        let mut found =
-            found.ok_or_else(|| StoreError::Broken(format!("partition {partition} is not open")))?;
-        act(found.value_mut())
+    fn with<T>(&self, id: &PartitionId, act: impl FnOnce(&mut MemoryPartition) -> T) -> Option<T> {
+        self.partitions.get_mut(id).map(|mut found| act(found.value_mut()))
     }
+
+    /// The topic as this process opened it, whether or not it is there still.
+    fn spec(&self, id: &PartitionId) -> Result<Arc<TopicSpec>, StoreError> {
+        let found = self.opened.get(id).map(|topic| topic.clone());
+        found.ok_or_else(|| StoreError::Broken(format!("partition {id} is not open")))
+    }
+
+    /// Creates the topic's record, or checks that it is the same topic.
+    fn open_record(&self, topic: &TopicSpec) -> Result<(), OpenError> {
+        let record = self.topics.entry(topic.name.clone()).or_insert_with(|| topic.record()).clone();
+        match record.mismatch(&topic.record()) {
+            Some(mismatch) => Err(OpenError::Mismatch { topic: topic.name.clone(), mismatch }),
+            None => Ok(()),
+        }
+    }
+
+    fn open_partition(&self, topic: &Arc<TopicSpec>, id: &PartitionId) {
+        let mut partition =
+            self.partitions.entry(id.clone()).or_insert_with(|| MemoryPartition::new(self.wall()));
+        partition.policy = topic.policy.clone();
+        self.opened.insert(id.clone(), topic.clone());
+    }
+
+    /// Events bring a partition back that was deleted.
+    fn reopen(&self, id: &PartitionId) -> Result<(), StoreError> {
+        let topic = self.spec(id)?;
+        if !self.partitions.contains_key(id) {
+            self.open_record(&topic).map_err(|error| StoreError::Broken(error.to_string()))?;
+            self.open_partition(&topic, id);
+        }
+        Ok(())
+    }
+}
+
+fn not_there(id: &PartitionId) -> StoreError {
+    StoreError::NotExecuted(format!("partition {id} is not there"))
 }
 
 impl Store for MemoryStore {
@@ -128,17 +161,13 @@ impl Store for MemoryStore {
     }
 
     fn open<'a>(&'a self, topic: &'a TopicSpec) -> BoxFuture<'a, Result<(), OpenError>> {
-        let record = self.topics.entry(topic.name.clone()).or_insert_with(|| topic.record()).clone();
-        if let Some(mismatch) = record.mismatch(&topic.record()) {
-            return ready(Err(OpenError::Mismatch { topic: topic.name.clone(), mismatch })).boxed();
-        }
-        for index in 0..topic.partitions {
-            let id = PartitionId { topic: topic.name.as_str().into(), index };
-            let mut partition =
-                self.partitions.entry(id).or_insert_with(|| MemoryPartition::new(self.wall()));
-            partition.policy = topic.policy.clone();
-        }
-        ready(Ok(())).boxed()
+        let opened = self.open_record(topic).map(|()| {
+            let shared = Arc::new(topic.clone());
+            for index in 0..topic.partitions {
+                self.open_partition(&shared, &PartitionId { topic: topic.name.as_str().into(), index });
+            }
+        });
+        ready(opened).boxed()
     }
 
     fn admit<'a>(
@@ -146,7 +175,11 @@ impl Store for MemoryStore {
         partition: &'a PartitionId,
         batch: &'a Batch,
     ) -> BoxFuture<'a, Result<Admitted, StoreError>> {
-        ready(self.call(partition, |partition, wall, effects| partition.admit(batch, wall, effects))).boxed()
+        let admit = || {
+            let act = |found: &mut MemoryPartition, wall, effects: &mut _| found.admit(batch, wall, effects);
+            self.call(partition, act).unwrap_or_else(|| Err(not_there(partition)))
+        };
+        ready(self.reopen(partition).and_then(|()| admit())).boxed()
     }
 
     fn elapse<'a>(
@@ -154,10 +187,9 @@ impl Store for MemoryStore {
         partition: &'a PartitionId,
         lanes_max: usize,
     ) -> BoxFuture<'a, Result<Elapsed, StoreError>> {
-        let elapse = |partition: &mut MemoryPartition, wall, effects: &mut Effects<Payload>| {
-            Ok(partition.elapse(lanes_max, wall, effects))
-        };
-        ready(self.call(partition, elapse)).boxed()
+        // One that was deleted has nothing that is due.
+        let elapse = || self.call(partition, |found, wall, effects| found.elapse(lanes_max, wall, effects));
+        ready(self.spec(partition).map(|_| elapse().unwrap_or_default())).boxed()
     }
 
     fn extend<'a>(
@@ -166,11 +198,12 @@ impl Store for MemoryStore {
         gap: &'a GapId,
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         let GapId { entity, epoch, next } = gap;
-        let extended = self.call(partition, |partition, wall, _| {
-            partition.lanes.extend(entity, *epoch, *next, wall, &partition.policy);
-            Ok(())
-        });
-        ready(extended).boxed()
+        let extend = || {
+            self.call(partition, |partition, wall, _| {
+                partition.lanes.extend(entity, *epoch, *next, wall, &partition.policy);
+            })
+        };
+        ready(self.spec(partition).and_then(|_| extend().ok_or_else(|| not_there(partition)))).boxed()
     }
 
     fn skip<'a>(
@@ -183,9 +216,9 @@ impl Store for MemoryStore {
         let skipped = self.call(partition, |partition, wall, effects| {
             let skipped = partition.lanes.skip(entity, *epoch, *next, wall, &partition.policy, effects);
             partition.apply(effects, audit, wall);
-            Ok(skipped)
+            skipped
         });
-        ready(skipped).boxed()
+        ready(skipped.ok_or_else(|| not_there(partition))).boxed()
     }
 
     fn set_degraded<'a>(
@@ -199,9 +232,9 @@ impl Store for MemoryStore {
             } else {
                 partition.lanes.restore(wall, effects);
             }
-            Ok(!partition.apply(effects, "", wall).is_empty())
+            !partition.apply(effects, "", wall).is_empty()
         });
-        ready(changed).boxed()
+        ready(changed.ok_or_else(|| not_there(partition))).boxed()
     }
 
     fn trim<'a>(
@@ -210,11 +243,14 @@ impl Store for MemoryStore {
         count: usize,
     ) -> BoxFuture<'a, Result<Trimmed, StoreError>> {
         let (wall, floor) = (self.wall(), self.least_floor(partition));
-        ready(self.with(partition, |partition| Ok(partition.trim(count, wall, floor)))).boxed()
+        // One that was deleted has nothing to trim.
+        let trim = || self.with(partition, |partition| partition.trim(count, wall, floor));
+        ready(self.spec(partition).map(|_| trim().unwrap_or_default())).boxed()
     }
 
     fn floor<'a>(&'a self, partition: &'a PartitionId) -> BoxFuture<'a, Result<Option<Floor>, StoreError>> {
-        ready(Ok(self.least_floor(partition))).boxed()
+        let is_there = self.partitions.contains_key(partition);
+        ready(if is_there { Ok(self.least_floor(partition)) } else { Err(not_there(partition)) }).boxed()
     }
 
     fn announce<'a>(
@@ -224,9 +260,9 @@ impl Store for MemoryStore {
         within_ms: u64,
     ) -> BoxFuture<'a, Result<Announcement, StoreError>> {
         let announced = self.call(partition, |partition, wall, _| {
-            Ok(partition.lanes.announce(entity, within_ms, wall, &partition.policy))
+            partition.lanes.announce(entity, within_ms, wall, &partition.policy)
         });
-        ready(announced).boxed()
+        ready(announced.ok_or_else(|| not_there(partition))).boxed()
     }
 
     fn sweep<'a>(
@@ -236,19 +272,20 @@ impl Store for MemoryStore {
         as_of: Option<u64>,
     ) -> BoxFuture<'a, Result<Swept, StoreError>> {
         let swept = self.call(partition, |partition, wall, _| {
-            Ok(partition.lanes.sweep(wall, &partition.policy, count, as_of))
+            partition.lanes.sweep(wall, &partition.policy, count, as_of)
         });
-        ready(swept).boxed()
+        ready(swept.ok_or_else(|| not_there(partition))).boxed()
     }
 
     /// One process, one copy of everything: nothing can have come apart.
     fn repair<'a>(
         &'a self,
-        _: &'a PartitionId,
+        partition: &'a PartitionId,
         _: RepairCursor,
         _: usize,
     ) -> BoxFuture<'a, Result<Repaired, StoreError>> {
-        ready(Ok(Repaired::default())).boxed()
+        let is_there = self.partitions.contains_key(partition);
+        ready(if is_there { Ok(Repaired::default()) } else { Err(not_there(partition)) }).boxed()
     }
 
     fn probes<'a>(
@@ -291,7 +328,7 @@ impl Store for MemoryStore {
         partition: &'a PartitionId,
         entity: &'a Entity,
     ) -> BoxFuture<'a, Result<Option<LaneState>, StoreError>> {
-        ready(self.with(partition, |partition| Ok(partition.lanes.resume(entity)))).boxed()
+        ready(Ok(self.with(partition, |partition| partition.lanes.resume(entity)).flatten())).boxed()
     }
 
     fn read<'a>(
@@ -307,9 +344,9 @@ impl Store for MemoryStore {
                 Place::Late => &partition.late,
             };
             let from = stream.partition_point(|entry| entry.id <= after);
-            Ok(stream[from..].iter().take(count).cloned().collect())
+            stream[from..].iter().take(count).cloned().collect()
         });
-        ready(read).boxed()
+        ready(Ok(read.unwrap_or_default())).boxed()
     }
 
     fn topics(&self) -> BoxFuture<'_, Result<Vec<String>, StoreError>> {
@@ -325,7 +362,7 @@ impl Store for MemoryStore {
     fn measure<'a>(&'a self, partition: &'a PartitionId) -> BoxFuture<'a, Result<Measure, StoreError>> {
         let measure = self.with(partition, |partition| {
             let (parked, parked_bytes) = partition.lanes.parked();
-            Ok(Measure {
+            Measure {
                 entries: partition.events.len() as u64,
                 late: partition.late.len() as u64,
                 lanes: partition.lanes.lanes().count() as u64,
@@ -337,14 +374,16 @@ impl Store for MemoryStore {
                 full: partition.lanes.full().events,
                 late_full: partition.lanes.full().late,
                 trimmed: partition.trimmed,
-            })
+            }
         });
-        ready(measure).boxed()
+        ready(Ok(measure.unwrap_or_default())).boxed()
     }
 
     fn delete_topic<'a>(&'a self, topic: &'a str) -> BoxFuture<'a, Result<(), StoreError>> {
-        self.topics.remove(topic);
-        self.partitions.retain(|partition, _| &*partition.topic != topic);
+        if self.topics.remove(topic).is_some() {
+            self.remove_groups(topic);
+            self.partitions.retain(|partition, _| &*partition.topic != topic);
+        }
         ready(Ok(())).boxed()
     }
 

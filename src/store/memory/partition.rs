@@ -31,6 +31,11 @@ impl MemoryPartition {
         MemoryPartition { lanes: Partition::new(wall), ..MemoryPartition::default() }
     }
 
+    /// Of the last entry in `events`, also if it was trimmed.
+    pub fn last_id(&self) -> StreamId {
+        self.last_ids[0]
+    }
+
     pub fn admit(
         &mut self,
         batch: &Batch,

@@ -35,8 +35,8 @@ impl MemoryPartition {
                 self.trimmed_at = now;
             }
             self.trimmed += trimmed.events;
+            trimmed.floor = floor;
         }
-        trimmed.floor = floor;
         (trimmed.entries, trimmed.late_entries) = (self.events.len() as u64, self.late.len() as u64);
         trimmed
     }

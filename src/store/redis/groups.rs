@@ -18,6 +18,9 @@ use crate::{
     },
 };
 
+/// The field that every hash of a group has.
+const SENTINEL: &str = "";
+
 impl RedisStore {
     async fn register_group(
         &self,
@@ -96,7 +99,8 @@ impl RedisStore {
         let words = reply.into_iter().map(reply::text).collect::<Result<Vec<_>, _>>()?;
         let (first, members) = words.split_first().ok_or_else(|| reply::unexpected("switches", &()))?;
         let member = |pair: &[String]| Member { name: pair[0].clone(), count: pair[1].parse().unwrap_or(0) };
-        let members = members.chunks_exact(2).map(member).collect();
+        let mut members: Vec<Member> = members.chunks_exact(2).map(member).collect();
+        members.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Some(Attendance { members, switches: switches(first) }))
     }
 
@@ -174,11 +178,12 @@ impl RedisStore {
         entities: &[Entity],
     ) -> Result<Vec<Option<Point>>, StoreError> {
         let mut query = cmd("HMGET");
-        query.arg(GroupKeys::new(partition, group).resume);
+        query.arg(GroupKeys::new(partition, group).resume).arg(SENTINEL);
         entities.iter().for_each(|entity| {
             query.arg(entity.as_str());
         });
-        reply::array(self.query(query).await?)?.into_iter().map(reply::lane_state).collect()
+        let values = there(group, reply::array(self.query(query).await?)?)?;
+        values.map(reply::lane_state).collect()
     }
 
     async fn read_heads(
@@ -188,13 +193,18 @@ impl RedisStore {
     ) -> Result<Vec<(Entity, Head)>, StoreError> {
         let mut query = cmd("HGETALL");
         query.arg(GroupKeys::new(partition, group).held);
-        let mut heads = Vec::new();
-        for (entity, head) in reply::pairs(self.query(query).await?)? {
+        let pairs = reply::pairs(self.query(query).await?)?;
+        if pairs.is_empty() {
+            return Err(no_group(group));
+        }
+        let mut heads: Vec<(Entity, Head)> = Vec::new();
+        for (entity, head) in pairs {
             // The sentinel has no name.
             if let Ok(entity) = Entity::new(&entity) {
                 heads.push((entity, head.parse()?));
             }
         }
+        heads.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(heads)
     }
 
@@ -206,17 +216,14 @@ impl RedisStore {
         numbers: std::ops::Range<u64>,
     ) -> Result<KeptEvents, StoreError> {
         let numbers: Vec<u64> = numbers.collect();
-        if numbers.is_empty() {
-            return Ok(Vec::new());
-        }
         let mut query = cmd("HMGET");
-        query.arg(GroupKeys::new(partition, group).kept);
+        query.arg(GroupKeys::new(partition, group).kept).arg(SENTINEL);
         numbers.iter().for_each(|number| {
             query.arg(GroupKeys::kept_field(entity, *number));
         });
-        let values = reply::array(self.query(query).await?)?;
-        let there = numbers.into_iter().zip(values).filter(|(_, value)| *value != Value::Nil);
-        there.map(|(number, value)| Ok((number, reply::bytes(value)?.to_vec()))).collect()
+        let values = there(group, reply::array(self.query(query).await?)?)?;
+        let found = numbers.into_iter().zip(values).filter(|(_, value)| *value != Value::Nil);
+        found.map(|(number, value)| Ok((number, reply::bytes(value)?.to_vec()))).collect()
     }
 
     async fn note_wish(
@@ -249,10 +256,21 @@ impl RedisStore {
         after: StreamId,
         count: usize,
     ) -> Result<Vec<Read>, StoreError> {
-        let mut query = cmd("XRANGE");
-        let key = PartitionKeys::new(partition).events;
-        query.arg(key).arg(format!("({after}")).arg("+").arg("COUNT").arg(count);
-        entries::reads(self.query(query).await?)
+        entries::reads(self.range(&PartitionKeys::new(partition).events, after, count).await?)
+    }
+}
+
+fn no_group(group: &str) -> StoreError {
+    StoreError::NotExecuted(format!("NOGROUP there is no group {group}"))
+}
+
+/// What was asked for behind the sentinel. Without that the group is gone, and nothing found
+/// would mean something else: that nothing was done, or is held.
+fn there(group: &str, values: Vec<Value>) -> Result<impl Iterator<Item = Value>, StoreError> {
+    let mut values = values.into_iter();
+    match values.next() {
+        None | Some(Value::Nil) => Err(no_group(group)),
+        Some(_) => Ok(values),
     }
 }
 

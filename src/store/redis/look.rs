@@ -1,6 +1,6 @@
 //! Looking at what is there, and removing it: plain commands, no rules.
 
-use ::redis::cmd;
+use ::redis::{Value, cmd};
 
 use super::{RedisStore, entries, reply};
 use crate::{
@@ -24,9 +24,18 @@ impl RedisStore {
             Place::Events => &keys.events,
             Place::Late => &keys.late,
         };
+        entries::entries(self.range(key, after, count).await?)
+    }
+
+    /// Entries after an id. Redis refuses to be asked for none, and for those behind the last id
+    /// that there can be.
+    pub(super) async fn range(&self, key: &str, after: StreamId, count: usize) -> Result<Value, StoreError> {
+        if count == 0 || after == StreamId::MAX {
+            return Ok(Value::Array(Vec::new()));
+        }
         let mut query = cmd("XRANGE");
         query.arg(key).arg(format!("({after}")).arg("+").arg("COUNT").arg(count);
-        entries::entries(self.query(query).await?)
+        self.query(query).await
     }
 
     pub(super) async fn list_topics(&self) -> Result<Vec<String>, StoreError> {

@@ -13,7 +13,9 @@
 local TRIM_MIN_MS = 2 * TICK_MS
 -- Behind every id.
 local END = { '18446744073709551615', '18446744073709551615' }
-local trims, count, time = ARGV[3] == 'trim', tonumber(ARGV[4]), now()
+local trims, count = ARGV[3] == 'trim', tonumber(ARGV[4])
+-- Who only looks needs no time.
+local time = trims and now()
 local changed = { 'clock', text_of(clock_now) .. ',' .. text_of(clock_last) }
 
 local function answer(ran, events, late, more, floor, group)
@@ -73,10 +75,13 @@ local function id_before(id)
   return id
 end
 
--- The least id up to which all groups have done everything, and whose it is.
+-- The least id up to which all groups have done everything, and whose it is: of several, the
+-- first by name.
 local floor, holder
 local function lower_to(id, group)
-  if not floor or is_less(id, floor) then floor, holder = id, group end
+  if not floor or is_less(id, floor) or (group < holder and not is_less(floor, id)) then
+    floor, holder = id, group
+  end
 end
 
 -- Consumer groups that anybody made: they have done what was delivered and acknowledged.
