@@ -27,6 +27,10 @@ pub const ENTITIES: [&str; 3] = ["job", "{main.0}:events", "1:job\n"];
 pub struct History {
     topics: Vec<TopicSpec>,
     sights: Sights,
+    /// Events are rare: lanes grow old and are retired.
+    is_old: bool,
+    /// Nobody has a group, and all is trimmed by age and length alone.
+    is_groupless: bool,
 }
 
 pub fn entity(name: &str) -> Entity {
@@ -46,21 +50,31 @@ impl History {
             numbering: Numbering::Producer,
             policy: policy(random),
         };
-        History { topics: TOPICS.map(|named| topic(random, named)).to_vec(), sights: Sights::default() }
+        let topics = TOPICS.map(|named| topic(random, named)).to_vec();
+        History {
+            topics,
+            sights: Sights::default(),
+            is_old: random.percent(35),
+            is_groupless: random.percent(8),
+        }
     }
 
     pub async fn next_step(&mut self, random: &mut Random, memory: &MemoryStore) -> Step {
         let clock_ms = match random.below(100) {
-            0..=39 => 0,
-            40..=69 => random.below(130) as i64,
+            0..=39 if !self.is_old => 0,
+            0..=69 => random.below(130) as i64,
             70..=95 => random.within(100, 600) as i64,
             96..=97 => random.within(10_000, 10_000_000) as i64,
             _ => -(random.within(1, 1_000_000) as i64),
         };
         let there = memory.topics().await.unwrap();
         let is_open = there.iter().any(|topic| topic == TOPICS[0].0);
-        let call = if !is_open && random.percent(25) {
+        let group = GroupId { topic: TOPICS[0].0.to_owned(), group: (*random.pick(&GROUPS)).to_owned() };
+        let is_registered = memory.inspect_members(&group).is_some();
+        let call = if !is_open && random.percent(15) {
             Call::Open(Box::new(self.topics[0].clone()))
+        } else if !is_registered && !self.is_groupless && random.percent(7) {
+            Call::Register { group, partitions: TOPICS[0].1, start: Start::Beginning }
         } else {
             self.next_call(random, memory).await
         };
@@ -68,10 +82,13 @@ impl History {
     }
 
     async fn next_call(&mut self, random: &mut Random, memory: &MemoryStore) -> Call {
-        let topic = if random.percent(92) { TOPICS[0] } else { TOPICS[1] };
+        let topic = if random.percent(90) { TOPICS[0] } else { TOPICS[1] };
         let at = PartitionId { topic: topic.0.into(), index: random.below(u64::from(topic.1)) as u32 };
         let group = (*random.pick(&GROUPS)).to_owned();
         match random.below(1000) {
+            0..=109 if self.is_old => Call::Sweep { at },
+            110..=149 if self.is_old => self.sights.sweep_points(random, memory, at, group).await,
+            150..=169 if self.is_old => Call::Elapse { at },
             0..=199 => self.publish(random, memory, at).await,
             200..=409 => self.sights.commit(random, memory, at, group).await,
             410..=509 => self.sights.lease(random, memory, at, group).await,
@@ -91,16 +108,18 @@ impl History {
             let entity = any(random);
             let lane = memory.resume(&at, &entity).await.ok().flatten();
             let next = lane.as_ref().map_or(0, |lane| lane.next.get());
-            let sequence = match random.below(100) {
-                0..=59 => next,
-                60..=79 => next + random.within(1, 3),
+            let missing = lane.as_ref().and_then(|lane| lane.missing.iter().next());
+            let sequence = match (random.below(100), missing) {
+                (0..=24, Some(missing)) => missing.first.get(),
+                (0..=64, _) => next,
+                (65..=84, _) => next + random.within(1, 3),
                 _ => next.saturating_sub(random.within(1, 3)),
             };
             let epoch = lane.map_or(0, |lane| lane.epoch.get()) + u64::from(random.percent(5));
             let event = Event {
                 epoch: Epoch::new(epoch).unwrap(),
                 position: Position::Given(Sequence::new(sequence).unwrap()),
-                terminal: random.percent(25),
+                terminal: random.percent(if self.is_old { 60 } else { 20 }),
                 payload: Payload {
                     kind: "step".into(),
                     attrs: "{}".into(),
@@ -125,7 +144,7 @@ impl History {
         let whole = GroupId { topic: at.topic.to_string(), group: group.clone() };
         let member = (*random.pick(&WORKERS)).to_owned();
         match random.below(160) {
-            0..=29 => {
+            0..=29 if !self.is_groupless => {
                 let start = match random.below(4) {
                     0 | 1 => Start::Beginning,
                     2 => Start::End,
@@ -134,8 +153,8 @@ impl History {
                 let partitions = if random.percent(10) { 1 } else { of_topic };
                 Call::Register { group: whole, partitions, start }
             }
-            30..=36 => Call::Remove { group: whole, partitions: of_topic },
-            37..=42 => Call::Groups { topic: whole.topic },
+            30..=33 => Call::Remove { group: whole, partitions: of_topic },
+            0..=42 => Call::Groups { topic: whole.topic },
             43..=52 => {
                 let switches = Switches { paused: random.percent(50), degraded: random.percent(50) };
                 Call::Switch { group: whole, switches }
@@ -162,12 +181,12 @@ impl History {
         let name = any(random);
         let count = random.below(12) as usize;
         match random.below(110) {
-            0..=14 => Call::Elapse { at },
-            15..=19 => Call::Probe { at },
-            20..=39 => Call::Sweep { at },
-            40..=43 => Call::Announce { at, entity: name, within_ms: random.within(1, 500) },
-            44..=46 => Call::Extend { gap: gap(memory, &at, name).await, at },
-            47..=49 => Call::Skip { gap: gap(memory, &at, name).await, at },
+            0..=19 => Call::Elapse { at },
+            20..=25 => Call::Probe { at },
+            26..=30 => Call::Sweep { at },
+            31..=38 => Call::Announce { at, entity: name, within_ms: random.within(1, 500) },
+            39..=42 => Call::Extend { gap: gap(memory, &at, name).await, at },
+            43..=49 => Call::Skip { gap: gap(memory, &at, name).await, at },
             50..=53 => Call::Degrade { at, degraded: random.percent(40) },
             54..=61 => Call::Floor { at },
             62..=71 => {
@@ -198,7 +217,7 @@ impl History {
         let topic = if random.percent(60) { TOPICS[1].0 } else { topic };
         let sidecar = "the only one".to_owned();
         match random.below(100) {
-            0..=34 => {
+            0..=24 => {
                 let of_topic = self.topics.iter_mut().find(|known| known.name == topic).expect("it is known");
                 match random.below(10) {
                     0..=4 => {}
@@ -208,7 +227,7 @@ impl History {
                 }
                 Call::Open(Box::new(of_topic.clone()))
             }
-            35..=49 => Call::Delete { topic: topic.to_owned() },
+            25..=49 => Call::Delete { topic: topic.to_owned() },
             50..=59 => Call::Topics,
             60..=74 => Call::Record { topic: topic.to_owned() },
             75..=79 => Call::Ping,
@@ -242,22 +261,22 @@ async fn gap(memory: &MemoryStore, at: &PartitionId, entity: Entity) -> GapId {
 fn policy(random: &mut Random) -> Policy {
     let entries_max = if random.percent(30) { random.within(5, 40) } else { 1_000 };
     Policy {
-        late: if random.percent(50) { LatePlace::Aside } else { LatePlace::Inline },
+        late: if random.percent(70) { LatePlace::Aside } else { LatePlace::Inline },
         gap_waits: vec![random.within(1, 600), random.within(1, 600)],
         terminal_wait: random.within(1, 600),
         breaker: BreakerPolicy { skips: 0, window: 1_000, hold: 100 },
         retirement: Retirement {
             stuck_after: random.within(1, 500),
-            retire_after: random.within(1, 300),
+            retire_after: random.within(1, 150),
             idle_retire_after: if random.percent(50) { random.within(1, 800) } else { 0 },
-            remember_for: random.within(500, 5_000),
+            remember_for: random.within(1_000, 20_000),
         },
-        announced_max: random.within(1, 2),
+        announced_max: random.below(2),
         retention: Retention {
             retain_ms: if random.percent(50) { random.within(1, 20_000) } else { 1 << 40 },
             retain_entries: random.within(1, entries_max / 2 + 1),
             entries_max,
-            late_retain_ms: random.within(1, 3_000),
+            late_retain_ms: random.within(1, 100_000),
             late_max: if random.percent(30) { random.within(1, 4) } else { 1_000 },
         },
         ..Policy::default()

@@ -66,9 +66,13 @@ impl<'a> Pair<'a> {
     pub async fn step(&mut self, step: &Step, compare_all: bool) -> Result<Reply, Difference> {
         self.clock.step(step.clock_ms);
         self.wall.step(step.clock_ms);
+        let points_before = self.points(&step.call);
         let memory = reply::make(&*self.memory, &mut *self.waiters.0, &step.call).await;
-        let redis = reply::make(&self.redis, &mut *self.waiters.1, &step.call).await;
+        let mut redis = reply::make(&self.redis, &mut *self.waiters.1, &step.call).await;
         same("replies", &memory, &redis)?;
+        if self.points(&step.call) < points_before {
+            redis.kind = "forgot";
+        }
         if let Call::Delete { .. } = step.call {
             // Streams that are made anew begin anew.
             self.read.clear();
@@ -79,6 +83,16 @@ impl<'a> Pair<'a> {
             self.compare_keys().await?;
         }
         Ok(redis)
+    }
+
+    /// How many points there are, if the call is one to forget some.
+    fn points(&self, call: &Call) -> usize {
+        match call {
+            Call::SweepPoints { at, group, .. } => {
+                self.memory.inspect_group(at, group).map_or(0, |part| part.resume.len())
+            }
+            _ => 0,
+        }
     }
 
     /// All that groups keep, byte for byte.

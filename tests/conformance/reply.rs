@@ -5,10 +5,10 @@ use std::{fmt::Debug, time::Duration};
 
 use futures_util::StreamExt;
 use seriatim::{
-    order::{Announcement, Probe},
+    order::{Announcement, Probe, Verdict},
     store::{
-        Admitted, Committed, Granted, GroupStore, OpenError, PartitionId, Path, Repair, RepairCursor, Store,
-        StoreError, Trimmed, Waiter,
+        Admitted, Committed, Decision, Granted, GroupStore, OpenError, PartitionId, Path, Repair,
+        RepairCursor, Store, StoreError, Trimmed, Waiter,
     },
 };
 
@@ -95,8 +95,10 @@ async fn by_the_rules(store: &dyn Store, call: &Call) -> Reply {
         Call::Admit { at, batch } => {
             // How it was decided is the store's own affair.
             let plain = |admitted| Admitted { path: Path::Slow, ..admitted };
-            reply(store.admit(at, batch).await.map(plain), |admitted| match admitted.decisions.len() {
-                0 => "nothing",
+            let is_late = |decision: &Decision| matches!(decision.verdict, Verdict::Late { .. });
+            reply(store.admit(at, batch).await.map(plain), |admitted| match &admitted.decisions[..] {
+                [] => "nothing",
+                decisions if decisions.iter().any(is_late) => "something late",
                 _ => "something",
             })
         }
