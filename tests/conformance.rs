@@ -30,7 +30,7 @@ use history::History;
 use pair::Pair;
 use support::{Random, clock::RedisClock, number_from_env};
 
-const STEPS: u64 = 12_000;
+const STEPS: u64 = 10_000;
 const HISTORY_STEPS: u64 = 200;
 /// All that is in the stores is compared every so many steps; what is likely to change, always.
 const COMPARE_ALL_EVERY: u64 = 20;

@@ -38,7 +38,7 @@ pub fn entity(name: &str) -> Entity {
 }
 
 pub fn any(random: &mut Random) -> Entity {
-    let name: &str = *random.pick(&ENTITIES);
+    let name: &&str = random.pick(&ENTITIES);
     entity(name)
 }
 
@@ -55,7 +55,7 @@ impl History {
             topics,
             sights: Sights::default(),
             is_old: random.percent(35),
-            is_groupless: random.percent(8),
+            is_groupless: random.percent(10),
         }
     }
 
@@ -71,10 +71,15 @@ impl History {
         let is_open = there.iter().any(|topic| topic == TOPICS[0].0);
         let group = GroupId { topic: TOPICS[0].0.to_owned(), group: (*random.pick(&GROUPS)).to_owned() };
         let is_registered = memory.inspect_members(&group).is_some();
+        let first = PartitionId { topic: TOPICS[0].0.into(), index: 0 };
+        let measure = memory.measure(&first).await.unwrap();
+        // A good moment to begin at the end.
+        let is_emptied = measure.entries == 0 && measure.trimmed > 0;
         let call = if !is_open && random.percent(15) {
             Call::Open(Box::new(self.topics[0].clone()))
-        } else if !is_registered && !self.is_groupless && random.percent(7) {
-            Call::Register { group, partitions: TOPICS[0].1, start: Start::Beginning }
+        } else if !is_registered && !self.is_groupless && random.percent(if is_emptied { 30 } else { 7 }) {
+            let start = if is_emptied || random.percent(20) { Start::End } else { Start::Beginning };
+            Call::Register { group, partitions: TOPICS[0].1, start }
         } else {
             self.next_call(random, memory).await
         };
@@ -178,6 +183,8 @@ impl History {
 
     /// What is asked about a partition, and what is decided about it besides its events.
     async fn of_partition(&mut self, random: &mut Random, memory: &MemoryStore, at: PartitionId) -> Call {
+        // Which may well be one that is not there.
+        let at = if random.percent(15) { PartitionId { topic: TOPICS[1].0.into(), index: 0 } } else { at };
         let name = any(random);
         let count = random.below(12) as usize;
         match random.below(110) {
@@ -214,7 +221,7 @@ impl History {
         memory: &MemoryStore,
         (topic, _): (&str, u32),
     ) -> Call {
-        let topic = if random.percent(60) { TOPICS[1].0 } else { topic };
+        let topic = if random.percent(50) { TOPICS[1].0 } else { topic };
         let sidecar = "the only one".to_owned();
         match random.below(100) {
             0..=24 => {
@@ -273,7 +280,7 @@ fn policy(random: &mut Random) -> Policy {
         },
         announced_max: random.below(2),
         retention: Retention {
-            retain_ms: if random.percent(50) { random.within(1, 20_000) } else { 1 << 40 },
+            retain_ms: if random.percent(50) { random.within(1, 5_000) } else { 1 << 40 },
             retain_entries: random.within(1, entries_max / 2 + 1),
             entries_max,
             late_retain_ms: random.within(1, 100_000),

@@ -6,8 +6,8 @@ use redis::aio::MultiplexedConnection;
 use seriatim::{
     order::Place,
     store::{
-        GroupId, GroupKeys, GroupStore, MemoryStore, PartitionId, PartitionKeys, RedisStore, Store, StreamId,
-        Waiter, groups_key, members_key, topic_key,
+        GroupId, GroupKeys, GroupStore, MemoryStore, PartitionId, PartitionKeys, RedisStore, Start, Store,
+        StreamId, Waiter, groups_key, members_key, topic_key,
     },
 };
 
@@ -73,6 +73,9 @@ impl<'a> Pair<'a> {
         if self.points(&step.call) < points_before {
             redis.kind = "forgot";
         }
+        if redis.kind == "yes" && self.begins_behind_nothing(&step.call).await {
+            redis.kind = "yes, all entries were trimmed";
+        }
         if let Call::Delete { .. } = step.call {
             // Streams that are made anew begin anew.
             self.read.clear();
@@ -93,6 +96,19 @@ impl<'a> Pair<'a> {
             }
             _ => 0,
         }
+    }
+
+    /// Did a group begin at the end of a stream that has lost all its entries?
+    async fn begins_behind_nothing(&self, call: &Call) -> bool {
+        let Call::Register { group, start: Start::End, .. } = call else { return false };
+        for at in partitions().filter(|at| *at.topic == *group.topic) {
+            let floor = self.memory.inspect_group(&at, &group.group).map(|part| part.floor);
+            let is_empty = self.memory.measure(&at).await.unwrap().entries == 0;
+            if is_empty && floor.is_some_and(|floor| floor != StreamId::default()) {
+                return true;
+            }
+        }
+        false
     }
 
     /// All that groups keep, byte for byte.

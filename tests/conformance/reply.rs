@@ -52,6 +52,7 @@ fn there<T>(found: &Option<T>) -> &'static str {
     if found.is_some() { "something" } else { "nothing" }
 }
 
+#[expect(clippy::ptr_arg, reason = "answers are vectors")]
 fn filled<T>(found: &Vec<T>) -> &'static str {
     if found.is_empty() { "nothing" } else { "something" }
 }
