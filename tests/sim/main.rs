@@ -32,7 +32,7 @@ use plan::Plan;
 use run::run;
 
 /// Seeds that `cargo test` runs.
-const SEEDS: u64 = 2_000;
+const SEEDS: u64 = 20_000;
 /// Failures that are told in full.
 const TOLD: usize = 5;
 
