@@ -3,13 +3,14 @@
 CARGO ?= cargo
 SKIPS := $(CURDIR)/target/skipped.txt
 
-.PHONY: help test lint differential conformance gaps demo tools clients
+.PHONY: help test lint differential conformance gaps demo tools clients sim
 
 help:
 	@echo "make test          everything: lints, unit tests, scenarios, differential and conformance test, end to end"
 	@echo "make lint          formatting and clippy only"
 	@echo "make differential  the two engines against each other, STEPS=1000000 steps from SEED=1"
 	@echo "make conformance   the two stores against each other, STEPS=1000000 steps from SEED=1"
+	@echo "make sim           whole runs in simulated time, SEEDS=1000000 of them from SEED_START=1"
 	@echo "make gaps          100,000 gaps that end at once, while others publish"
 	@echo "make workers       workers that are killed and suspended, 60 times each, judged by the checker"
 	@echo "make delivery      how fast deliveries are, beside a plain loop of XREADGROUP and XACK"
@@ -33,6 +34,12 @@ differential: tools
 
 conformance: tools
 	SERIATIM_CONFORM_STEPS=$(STEPS) SERIATIM_CONFORM_SEED=$(SEED) $(CARGO) test --locked --test conformance -- --nocapture
+
+# Whole runs of sidecars and workers, with everything that can go wrong, in simulated time.
+SEEDS ?= 1000000
+SEED_START ?= 1
+sim:
+	SERIATIM_SIM_SEEDS=$(SEEDS) SERIATIM_SIM_START=$(SEED_START) $(CARGO) test --locked --release --test sim -- --nocapture
 
 # Many gaps at once: what it costs those who publish beside.
 gaps: tools
