@@ -16,9 +16,11 @@ pub enum Fault {
     Slow,
     SidecarKilled,
     SidecarKilledStarting,
+    SidecarLeaves,
     SidecarSuspended,
     WorkerKilled,
     WorkerKilledStarting,
+    WorkerLeaves,
     WorkerSuspended,
     StoreRestarted,
     StoreSuspended,
@@ -28,16 +30,18 @@ pub enum Fault {
 }
 
 impl Fault {
-    pub const ALL: [Fault; 15] = [
+    pub const ALL: [Fault; 17] = [
         Fault::LostRequest,
         Fault::LostReply,
         Fault::Overtaken,
         Fault::Slow,
         Fault::SidecarKilled,
         Fault::SidecarKilledStarting,
+        Fault::SidecarLeaves,
         Fault::SidecarSuspended,
         Fault::WorkerKilled,
         Fault::WorkerKilledStarting,
+        Fault::WorkerLeaves,
         Fault::WorkerSuspended,
         Fault::StoreRestarted,
         Fault::StoreSuspended,

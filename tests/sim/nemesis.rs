@@ -40,13 +40,7 @@ fn kill_sidecar(world: &World, place: usize) {
 
 fn kill_worker(world: &World, place: usize) {
     let Some(process) = world.workers.lock().unwrap()[place].take() else { return };
-    process.kill();
-    let killed = world.place();
-    for run in world.runs.lock().unwrap().iter_mut() {
-        if run.worker == process.id() && run.done.is_none() {
-            run.killed = Some(killed);
-        }
-    }
+    world.end(&process);
 }
 
 /// All blows, one after the other; what they start ends by itself.
@@ -90,6 +84,22 @@ async fn hit(world: Arc<World>, fault: Fault, lasts: Duration, mut random: Rando
             }
             tokio::time::sleep(lasts).await;
             start_sidecar(&world, place);
+        }
+        Fault::SidecarLeaves => {
+            let place = draw(world.plan.sidecars);
+            let Some(sidecar) = world.sidecars.lock().unwrap()[place].take() else { return };
+            world.coverage().fault(fault);
+            sidecar.process.ask_to_leave();
+            tokio::time::sleep(lasts).await;
+            start_sidecar(&world, place);
+        }
+        Fault::WorkerLeaves if world.plan.workers > 0 => {
+            let place = draw(world.plan.workers);
+            let Some(process) = world.workers.lock().unwrap()[place].take() else { return };
+            world.coverage().fault(fault);
+            process.ask_to_leave();
+            tokio::time::sleep(lasts).await;
+            start_worker(&world, place);
         }
         Fault::SidecarSuspended => {
             let place = draw(world.plan.sidecars);

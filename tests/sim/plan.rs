@@ -85,12 +85,14 @@ const OPERATIONS: [Operation; 13] = [
 ];
 
 /// Those that fall as blows; the others are weather.
-const BLOWS: [Fault; 11] = [
+const BLOWS: [Fault; 13] = [
     Fault::SidecarKilled,
     Fault::SidecarKilledStarting,
+    Fault::SidecarLeaves,
     Fault::SidecarSuspended,
     Fault::WorkerKilled,
     Fault::WorkerKilledStarting,
+    Fault::WorkerLeaves,
     Fault::WorkerSuspended,
     Fault::StoreRestarted,
     Fault::StoreSuspended,

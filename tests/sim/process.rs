@@ -26,6 +26,7 @@ struct Inner {
     /// Unique among all processes of a run.
     id: u32,
     state: Gate<State>,
+    is_leaving: Gate<bool>,
     started: Instant,
     /// How fast its clock goes, in thousandths.
     pace: u32,
@@ -33,8 +34,8 @@ struct Inner {
 
 impl Process {
     pub fn start(id: u32, pace: u32) -> Self {
-        let state = Gate::new(State::Running);
-        Process(Arc::new(Inner { id, state, started: Instant::now(), pace }))
+        let (state, is_leaving) = (Gate::new(State::Running), Gate::new(false));
+        Process(Arc::new(Inner { id, state, is_leaving, started: Instant::now(), pace }))
     }
 
     pub fn id(&self) -> u32 {
@@ -43,6 +44,17 @@ impl Process {
 
     pub fn kill(&self) {
         self.0.state.set(State::Dead);
+    }
+
+    /// Tells it to end in order.
+    pub fn ask_to_leave(&self) {
+        self.0.is_leaving.set(true);
+    }
+
+    /// Somebody wants it to end.
+    pub async fn leaving(&self) {
+        self.0.is_leaving.wait_for(|is_leaving| is_leaving).await;
+        self.gate().await;
     }
 
     pub fn suspend(&self, suspend: bool) {

@@ -11,6 +11,9 @@ use seriatim::{
 
 use crate::{link::Link, process::Process, world::World};
 
+/// How long one that ends waits for what is under way.
+const DRAIN: Duration = Duration::from_millis(800);
+
 #[derive(Clone)]
 pub struct Sidecar {
     pub process: Process,
@@ -35,9 +38,14 @@ pub async fn serve(world: Arc<World>, place: usize, process: Process) {
     let clock: Arc<dyn Clock> = Arc::new(process.clone());
     let ports = Ports { store: store.clone(), clock: clock.clone(), metrics: world.metrics.clone() };
     let (ingest, mut tasks) = Ingest::start(vec![world.spec()], options, ports, world.random());
-    tasks.spawn(reconciling(world.clone(), store, clock));
-    world.sidecars.lock().unwrap()[place] = Some(Sidecar { process, ingest });
-    while tasks.join_next().await.is_some() {}
+    tokio::spawn(reconciling(world.clone(), store, clock));
+    let sidecar = Sidecar { process: process.clone(), ingest: ingest.clone() };
+    world.sidecars.lock().unwrap()[place] = Some(sidecar);
+    process.leaving().await;
+    ingest.close();
+    // What was submitted is answered, within bounds.
+    let _ = tokio::time::timeout(DRAIN, async { while tasks.join_next().await.is_some() {} }).await;
+    process.kill();
 }
 
 /// Looks for lost work, and retires what is old.

@@ -13,7 +13,7 @@ use seriatim_checker::{Answer, Order, Run};
 
 use crate::{link::Link, process::Process, server::payload_of, world::World};
 
-/// Starts one, which works until its process is killed.
+/// Starts one, which works until its process is killed, or told to leave.
 pub async fn work(world: Arc<World>, process: Process) {
     let store: Arc<dyn Store> = Arc::new(Link { world: world.clone(), process: process.clone() });
     let clock: Arc<dyn Clock> = Arc::new(process.clone());
@@ -26,11 +26,19 @@ pub async fn work(world: Arc<World>, process: Process) {
     };
     let mut random = world.random();
     loop {
-        let Some(delivery) = consumer.next().await else { return };
-        process.gate().await;
-        let random = Random::from_seed(random.draw());
-        tokio::spawn(handle(world.clone(), process.clone(), delivery, random));
+        tokio::select! {
+            biased;
+            () = process.leaving() => break,
+            delivery = consumer.next() => {
+                let Some(delivery) = delivery else { return };
+                process.gate().await;
+                let random = Random::from_seed(random.draw());
+                tokio::spawn(handle(world.clone(), process.clone(), delivery, random));
+            }
+        }
     }
+    consumer.close().await;
+    world.end(&process);
 }
 
 async fn handle(world: Arc<World>, process: Process, delivery: Delivery, mut random: Random) {

@@ -96,6 +96,17 @@ impl World {
         self.is_healed.load(Ordering::Relaxed)
     }
 
+    /// A worker's process ends: what it was handling has no end.
+    pub fn end(&self, process: &Process) {
+        process.kill();
+        let killed = self.place();
+        for run in self.runs.lock().unwrap().iter_mut() {
+            if run.worker == process.id() && run.done.is_none() {
+                run.killed = Some(killed);
+            }
+        }
+    }
+
     pub fn process(&self) -> Process {
         let id = self.processes.fetch_add(1, Ordering::Relaxed);
         Process::start(id, self.plan.paces[id as usize % self.plan.paces.len()])
