@@ -10,6 +10,7 @@ use seriatim::{
 use tokio::task::JoinSet;
 
 use crate::{
+    copies::Losing,
     coverage::Fault,
     link::Link,
     plan::{self, Blow, GROUP, Operation, TOPIC},
@@ -130,7 +131,10 @@ async fn hit(world: Arc<World>, fault: Fault, lasts: Duration, mut random: Rando
                 suspend(&world, &process, fault, lasts * 3).await;
             }
         }
-        Fault::StoreRestarted => condition(&world, fault, Condition::Down, lasts / 2).await,
+        Fault::StoreRestarted => {
+            world.plan.losing.into_iter().for_each(|losing| world.server.lose(losing));
+            condition(&world, fault, Condition::Down, lasts / 2).await;
+        }
         Fault::StoreSuspended => condition(&world, fault, Condition::Suspended, lasts / 2).await,
         Fault::StoreFull => condition(&world, fault, Condition::Full, lasts / 2).await,
         Fault::WallSetForward | Fault::WallSetBack => {
@@ -154,6 +158,14 @@ async fn condition(world: &World, fault: Fault, condition: Condition, lasts: Dur
     world.server.set_condition(condition);
     tokio::time::sleep(lasts).await;
     world.server.set_condition(Condition::Up);
+}
+
+/// Disk or replica catch up now and then, until all is well.
+pub async fn catch_up(world: Arc<World>, losing: Losing) {
+    while !world.is_healed() {
+        tokio::time::sleep(Duration::from_millis(450)).await;
+        world.server.catch_up(losing);
+    }
 }
 
 pub fn group() -> GroupId {

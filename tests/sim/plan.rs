@@ -11,7 +11,7 @@ use seriatim::{
     store::{Numbering, TopicSpec},
 };
 
-use crate::{coverage::Fault, network::Weather};
+use crate::{copies::Losing, coverage::Fault, network::Weather};
 
 pub const TOPIC: &str = "jobs";
 pub const GROUP: &str = "storage";
@@ -40,6 +40,8 @@ pub struct Plan {
     pub handler_max_ms: u64,
     /// In a thousand: how fast a host's clock goes.
     pub paces: [u32; 3],
+    /// Does the store lose what it had answered when it restarts?
+    pub losing: Option<Losing>,
     /// Does a gap that times out wait at least so long?
     pub gap_wait_min: u64,
 }
@@ -148,6 +150,7 @@ impl Plan {
             entities: 1 + r.below(5),
             events_max: 2 + r.below(7),
             gap_wait_min: gap_wait_min(&policy, steps as u64, has_new_policy(&blows)),
+            losing: None,
             policy,
             weather,
             blows,
@@ -160,6 +163,13 @@ impl Plan {
             handler_max_ms: 1 + r.below(slowest_handler),
             paces: [pace(r), pace(r), pace(r)],
         }
+    }
+
+    /// The same with a store that loses what it had answered.
+    pub fn losing(self, losing: Losing) -> Plan {
+        let mut blows = self.blows;
+        blows.push((Duration::from_millis(700), Blow::Fault(Fault::StoreRestarted, 100)));
+        Plan { losing: Some(losing), blows, ..self }
     }
 
     pub fn spec(&self) -> TopicSpec {

@@ -54,6 +54,10 @@ async fn simulate(seed: u64, plan: Plan, metrics: Arc<Metrics>) -> Outcome {
         let registered = world.server.store.register(&group, world.plan.partitions, Start::Beginning).await;
         registered.expect("it is new");
     }
+    if let Some(losing) = world.plan.losing {
+        world.server.keep_copies();
+        tokio::spawn(nemesis::catch_up(world.clone(), losing));
+    }
     (0..world.plan.sidecars).for_each(|place| drop(nemesis::start_sidecar(&world, place)));
     (0..world.plan.workers).for_each(|place| drop(nemesis::start_worker(&world, place)));
     let mut producers = producer::start(&world);

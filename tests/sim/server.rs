@@ -20,7 +20,10 @@ use seriatim::{
 use seriatim_checker as checker;
 use tokio::{sync::Notify, time::Instant};
 
-use crate::gate::Gate;
+use crate::{
+    copies::{Copies, Losing},
+    gate::Gate,
+};
 
 /// What the wall clock says at the beginning, in milliseconds.
 const WALL: u64 = 1_763_000_000_000;
@@ -59,6 +62,8 @@ pub struct Server {
     /// Counts restarts: an answer does not survive one.
     restarts: AtomicU64,
     log: Mutex<Log>,
+    /// Where it may lose what it had answered.
+    copies: Mutex<Option<Copies>>,
     pub appended: Notify,
     /// Calls that were executed.
     pub executed: AtomicU64,
@@ -80,6 +85,7 @@ impl Server {
             condition: Gate::new(Condition::Up),
             restarts: AtomicU64::new(0),
             log: Mutex::default(),
+            copies: Mutex::default(),
             appended: Notify::new(),
             executed: AtomicU64::new(0),
         }
@@ -124,11 +130,42 @@ impl Server {
             }
         }
         self.executed.fetch_add(1, Ordering::Relaxed);
+        if let Some(copies) = &mut *self.copies.lock().unwrap() {
+            copies.executed();
+        }
         let done = act(&self.store);
         if let Some(partition) = partition {
             self.write_down(partition);
         }
         done
+    }
+
+    /// From now on its disk and its replica may be behind.
+    pub fn keep_copies(&self) {
+        *self.copies.lock().unwrap() = Some(Copies::new(&self.store));
+    }
+
+    /// Its disk, or its replica, catches up.
+    pub fn catch_up(&self, losing: Losing) {
+        if let Some(copies) = &mut *self.copies.lock().unwrap() {
+            match losing {
+                Losing::PowerCut => copies.flush(&self.store),
+                Losing::FailOver => copies.replicate(&self.store),
+            }
+        }
+    }
+
+    pub fn lose(&self, losing: Losing) {
+        if let Some(copies) = &mut *self.copies.lock().unwrap() {
+            copies.lose(losing, &self.store);
+        }
+        let mut log = self.log.lock().unwrap();
+        for ((partition, is_late), seen) in &mut log.seen {
+            let place = if *is_late { Place::Late } else { Place::Events };
+            let left = self.store.read(partition, place, StreamId::default(), usize::MAX).now_or_never();
+            let last = left.and_then(Result::ok).and_then(|left| left.last().map(|entry| entry.id));
+            *seen = last.unwrap_or_default();
+        }
     }
 
     /// Notes what a call has appended, before anybody can trim it.

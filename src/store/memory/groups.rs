@@ -26,13 +26,13 @@ use crate::{
 /// How often somebody who waits looks.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct MemoryGroups {
     groups: BTreeMap<(String, String), Registered>,
     parts: HashMap<(PartitionId, String), Part>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Registered {
     switches: Switches,
     members: BTreeMap<String, u64>,

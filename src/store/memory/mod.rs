@@ -42,6 +42,14 @@ pub struct MemoryStore {
     probes: broadcast::Sender<(Arc<str>, Vec<Probe>)>,
 }
 
+/// All that a store held at some moment.
+#[derive(Clone)]
+pub struct MemoryImage {
+    topics: Vec<(String, TopicRecord)>,
+    partitions: Vec<(PartitionId, MemoryPartition)>,
+    groups: MemoryGroups,
+}
+
 impl Default for MemoryStore {
     fn default() -> Self {
         MemoryStore::new(Arc::new(SystemClock::default()))
@@ -85,6 +93,26 @@ impl MemoryStore {
                 .collect::<Vec<_>>()
         };
         partition.lanes.lanes().flat_map(of_lane).collect()
+    }
+
+    /// All that it holds now.
+    pub fn image(&self) -> MemoryImage {
+        let topics = self.topics.iter().map(|topic| (topic.key().clone(), topic.clone()));
+        let partitions = self.partitions.iter().map(|found| (found.key().clone(), found.clone()));
+        MemoryImage {
+            topics: topics.collect(),
+            partitions: partitions.collect(),
+            groups: self.groups.lock().expect("nobody panics holding it").clone(),
+        }
+    }
+
+    /// Becomes what it was, as a store does that lost what it had not written down.
+    pub fn put_back(&self, image: &MemoryImage) {
+        self.topics.clear();
+        image.topics.iter().cloned().for_each(|(name, record)| drop(self.topics.insert(name, record)));
+        self.partitions.clear();
+        image.partitions.iter().cloned().for_each(|(id, found)| drop(self.partitions.insert(id, found)));
+        *self.groups.lock().expect("nobody panics holding it") = image.groups.clone();
     }
 
     fn wall(&self) -> u64 {

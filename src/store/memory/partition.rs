@@ -11,7 +11,7 @@ use crate::{
 /// Entries of one partition's streams.
 pub const ENTRIES_MAX: usize = 1_000_000;
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct MemoryPartition {
     pub policy: Policy,
     pub lanes: Partition<Payload>,
