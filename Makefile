@@ -13,6 +13,7 @@ help:
 	@echo "make sim           whole runs in simulated time, SEEDS=1000000 of them from SEED_START=1"
 	@echo "make gaps          100,000 gaps that end at once, while others publish"
 	@echo "make workers       workers that are killed and suspended, 60 times each, judged by the checker"
+	@echo "make chaos         sidecars killed 500 times and Redis 200 times under load, beside plain XADD"
 	@echo "make delivery      how fast deliveries are, beside a plain loop of XREADGROUP and XACK"
 	@echo "make speed         what an event costs, with the optimised binary"
 	@echo "make clients       Python and Node with their libraries, under target/clients"
@@ -66,6 +67,14 @@ workers: tools
 	$(CARGO) build --locked --example recording_worker
 	SERIATIM_KILLS=60 SERIATIM_STOPS=60 SERIATIM_ENTITIES=10000 \
 		$(CARGO) test --locked --test e2e workers -- --nocapture
+
+# Sidecars and Redis that are killed under load, beside a client that writes by itself.
+.PHONY: chaos
+SIDECAR_KILLS ?= 500
+REDIS_KILLS ?= 200
+chaos: tools
+	SERIATIM_SIDECAR_KILLS=$(SIDECAR_KILLS) SERIATIM_REDIS_KILLS=$(REDIS_KILLS) \
+		$(CARGO) test --locked --test e2e chaos -- --nocapture
 
 delivery: tools
 	SERIATIM_DELIVERIES=200000 SERIATIM_ROUNDS=3 \

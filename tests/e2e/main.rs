@@ -5,6 +5,7 @@
 mod support;
 
 mod bad_input;
+mod chaos;
 mod client;
 mod configurations;
 mod consume;
