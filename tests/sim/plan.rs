@@ -35,6 +35,8 @@ pub struct Plan {
     pub never: u64,
     pub twice: u64,
     pub forged: u64,
+    /// Events that one message carries, at most.
+    pub together_max: u64,
     /// In a hundred: handlers that fail.
     pub failing: u64,
     pub handler_max_ms: u64,
@@ -150,6 +152,7 @@ impl Plan {
             entities: 1 + r.below(5),
             events_max: 2 + r.below(7),
             gap_wait_min: gap_wait_min(&policy, steps as u64, has_new_policy(&blows)),
+            together_max: if one_in(r, 2) { 1 } else { 4 },
             losing: None,
             policy,
             weather,

@@ -33,9 +33,13 @@ struct Item {
 pub fn start(world: &Arc<World>) -> JoinSet<()> {
     let mut random = world.random();
     let mut tasks = JoinSet::new();
-    for item in items(world, &mut random) {
+    let mut items = items(world, &mut random);
+    items.sort_by_key(|item| item.after);
+    while !items.is_empty() {
+        let together = 1 + random.below(world.plan.together_max) as usize;
+        let message = items.drain(..together.min(items.len())).collect();
         let random = Random::from_seed(random.draw());
-        tasks.spawn(send_until_settled(world.clone(), item, random));
+        tasks.spawn(send_until_settled(world.clone(), message, random));
     }
     tasks
 }
@@ -74,36 +78,52 @@ fn items(world: &World, random: &mut Random) -> Vec<Item> {
     items
 }
 
-async fn send_until_settled(world: Arc<World>, item: Item, mut random: Random) {
-    tokio::time::sleep(item.after).await;
-    let name = (item.entity.as_str().into(), item.epoch, item.sequence);
-    let sent = Sent { name, payload: item.payload, at: world.server.true_time(), fate: Fate::Unknown };
-    let at = {
-        let mut all = world.sent.lock().unwrap();
-        all.push(sent);
-        all.len() - 1
-    };
-    let mut refusals = 0;
+/// An event that has no answer yet, and where it is noted.
+struct Open {
+    item: Item,
+    place: usize,
+    refusals: u32,
+}
+
+async fn send_until_settled(world: Arc<World>, message: Vec<Item>, mut random: Random) {
+    let last = message.iter().map(|item| item.after).max().expect("a message has an event");
+    tokio::time::sleep(last).await;
+    let mut open: Vec<Open> = message.into_iter().map(|item| note(&world, item)).collect();
     loop {
-        let outcome = send(&world, &item, &mut random).await;
+        let outcomes = send(&world, &open, &mut random).await;
         let now = world.server.true_time();
-        let mut fate = outcome.as_ref().and_then(|outcome| fate_of(outcome, now));
-        // What is too far ahead stays so if what comes before is never sent.
-        let is_too_far = matches!(&outcome, Some(Outcome::Decided(decision)) if is_too_far(decision.verdict));
-        if is_too_far && world.is_healed() {
-            refusals += 1;
-            fate = (refusals > REFUSALS_MAX).then_some(Fate::Rejected);
-        }
-        if let Some(fate) = fate {
-            world.sent.lock().unwrap()[at].fate = fate;
+        let mut outcomes = outcomes.into_iter().flatten();
+        open.retain_mut(|open| {
+            let Some(outcome) = outcomes.next() else { return true };
+            let mut fate = fate_of(&outcome, now);
+            // What is too far ahead stays so if what comes before is never sent.
+            if is_too_far(&outcome) && world.is_healed() {
+                open.refusals += 1;
+                fate = (open.refusals > REFUSALS_MAX).then_some(Fate::Rejected);
+            }
+            if let Some(fate) = fate {
+                world.sent.lock().unwrap()[open.place].fate = fate;
+            }
+            fate.is_none()
+        });
+        if open.is_empty() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(20 + random.below(300))).await;
     }
 }
 
-fn is_too_far(verdict: Verdict) -> bool {
-    verdict == Verdict::Refused(Refusal::AheadMax)
+fn note(world: &World, item: Item) -> Open {
+    let name = (item.entity.as_str().into(), item.epoch, item.sequence);
+    let at = world.server.true_time();
+    let mut all = world.sent.lock().unwrap();
+    all.push(Sent { name, payload: item.payload, at, fate: Fate::Unknown });
+    Open { item, place: all.len() - 1, refusals: 0 }
+}
+
+fn is_too_far(outcome: &Outcome) -> bool {
+    let ahead = Verdict::Refused(Refusal::AheadMax);
+    matches!(outcome, Outcome::Decided(decision) if decision.verdict == ahead)
 }
 
 /// What the producer knows now; nothing if it has to ask again.
@@ -136,14 +156,12 @@ fn offer(item: &Item) -> Offer {
 }
 
 /// One attempt through some sidecar: nothing if no answer came.
-async fn send(world: &Arc<World>, item: &Item, random: &mut Random) -> Option<Outcome> {
+async fn send(world: &Arc<World>, open: &[Open], random: &mut Random) -> Option<Vec<Outcome>> {
     let sidecar = world.any_sidecar(random)?;
-    let answer = ask(world, &sidecar, item);
-    let answer = tokio::time::timeout(ANSWER_TIMEOUT, answer).await.ok()??;
-    Some(answer)
+    tokio::time::timeout(ANSWER_TIMEOUT, ask(world, &sidecar, open)).await.ok()?
 }
 
-async fn ask(world: &Arc<World>, sidecar: &Sidecar, item: &Item) -> Option<Outcome> {
+async fn ask(world: &Arc<World>, sidecar: &Sidecar, open: &[Open]) -> Option<Vec<Outcome>> {
     let route = world.network.route();
     world.place();
     if matches!(route.loss, Some(Loss::Request | Loss::Overtaken)) {
@@ -153,16 +171,16 @@ async fn ask(world: &Arc<World>, sidecar: &Sidecar, item: &Item) -> Option<Outco
     sidecar.process.gate().await;
     let Sidecar { ingest, process } = sidecar;
     let topic = ingest.topic(TOPIC).expect("it serves this topic");
-    let offer = offer(item);
-    let taken = ingest.in_flight.take(1, offer.size()).await.ok()?;
+    let offers: Vec<Offer> = open.iter().map(|open| offer(&open.item)).collect();
+    let taken = ingest.in_flight.take(offers.len(), offers.iter().map(Offer::size).sum()).await.ok()?;
     // A stream stays open until it is answered, and may be asked for what is missing.
     let (stream, mut asked) = ingest.live.join();
-    stream.remember(TOPIC, &item.entity);
+    open.iter().for_each(|open| stream.remember(TOPIC, &open.item.entity));
     let (answer, mut answered) = oneshot::channel();
     let request = Request::new(taken, move |outcomes| {
         let _ = answer.send(outcomes);
     });
-    ingest.submit(topic, vec![Ok(offer)], request);
+    ingest.submit(topic, offers.into_iter().map(Ok).collect(), request);
     let outcomes = loop {
         tokio::select! {
             biased;
@@ -175,5 +193,5 @@ async fn ask(world: &Arc<World>, sidecar: &Sidecar, item: &Item) -> Option<Outco
     }
     route.go_back().await;
     process.gate().await;
-    outcomes.into_iter().next()
+    Some(outcomes)
 }
