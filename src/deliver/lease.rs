@@ -4,7 +4,7 @@
 //! moved for the lease's time, on its own monotonic clock, may take it. No wall clock is
 //! compared with another, and none that is set voids or freezes a lease.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::assign::desired;
 use crate::store::{LeaseSeen, Member};
@@ -25,14 +25,16 @@ pub enum Step {
     Take,
 }
 
+#[derive(Clone, Debug)]
 pub struct LeaseBook {
     me: String,
     lease_ms: u64,
-    members: HashMap<String, Watched<u64>>,
-    leases: HashMap<u32, Watched<(u64, u64)>>,
+    members: BTreeMap<String, Watched<u64>>,
+    leases: BTreeMap<u32, Watched<(u64, u64)>>,
 }
 
 /// A counter, and when it was last seen to move.
+#[derive(Clone, Debug)]
 struct Watched<T> {
     value: T,
     moved_at: u64,
@@ -50,7 +52,7 @@ impl<T: PartialEq> Watched<T> {
 
 impl LeaseBook {
     pub fn new(me: &str, lease_ms: u64) -> Self {
-        LeaseBook { me: me.to_owned(), lease_ms, members: HashMap::new(), leases: HashMap::new() }
+        LeaseBook { me: me.to_owned(), lease_ms, members: BTreeMap::new(), leases: BTreeMap::new() }
     }
 
     /// Notes who showed up; returns those who are long gone.
@@ -74,6 +76,16 @@ impl LeaseBook {
             .iter()
             .filter(move |(name, watched)| **name != self.me && now - watched.moved_at < self.lease_ms);
         others.map(|(name, _)| name.as_str()).chain([self.me.as_str()])
+    }
+
+    /// The counters of members that it watches, each with how long it was silent.
+    pub fn members(&self, now: u64) -> impl Iterator<Item = (&str, u64, u64)> {
+        self.members.iter().map(move |(name, seen)| (name.as_str(), seen.value, now - seen.moved_at))
+    }
+
+    /// The same of leases: partition, term and count.
+    pub fn leases(&self, now: u64) -> impl Iterator<Item = (u32, (u64, u64), u64)> {
+        self.leases.iter().map(move |(partition, seen)| (*partition, seen.value, now - seen.moved_at))
     }
 
     /// What to do about a partition whose lease was just seen. `holds`: we have it, and

@@ -27,7 +27,7 @@ pub use self::{
         GroupKeys, PartitionId, PartitionKeys, groups_key, id_digest, members_key, partition_of,
         probe_channel, topic_key,
     },
-    memory::{MemoryImage, MemoryStore},
+    memory::{GroupPart, MemoryImage, MemoryStore},
     record::{Entry, Payload, RecordError, StreamId},
     redis::{RedisSettings, RedisStore, ServerReport},
     topic::{Mismatch, Numbering, TopicRecord, TopicSpec, WIRE_VERSION, lists_text, policy_text},

@@ -8,7 +8,7 @@ use crate::{
     store::{Commit, HeadChange, Point, Running},
 };
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Staged {
     pub points: HashMap<Entity, Point>,
     /// Held entities whose head has changed.
@@ -16,7 +16,7 @@ pub struct Staged {
     /// Holds that ended.
     pub ended: Vec<HeadChange>,
     pub kept: BTreeMap<(Entity, u64), Vec<u8>>,
-    dropped: Vec<(Entity, u64)>,
+    pub dropped: Vec<(Entity, u64)>,
     /// Something is to be written.
     pub changed: bool,
 }

@@ -12,7 +12,7 @@ use crate::{
 /// Events of one held entity that are fetched at once.
 const FETCH_MAX: u64 = 16;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Hold {
     pub head: Head,
     /// As it is in the store, as far as is known.

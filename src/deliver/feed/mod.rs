@@ -13,6 +13,7 @@
 //! found to be known, or is held. The floor lies below the first unfinished one.
 
 mod commit;
+mod describe;
 mod dispatch;
 mod hold;
 mod reading;
@@ -73,7 +74,7 @@ pub struct Tally {
 }
 
 /// What is in hand of one entity.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Line {
     queue: VecDeque<Task>,
     /// A delivery is out.
@@ -90,7 +91,7 @@ impl Line {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Out {
     entity: Entity,
     task: Task,
@@ -102,6 +103,7 @@ struct Out {
     is_abandoned: bool,
 }
 
+#[derive(Clone)]
 pub struct Feed {
     term: u64,
     policy: Policy,

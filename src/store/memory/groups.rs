@@ -12,14 +12,14 @@ use futures_util::{
     future::{BoxFuture, ready},
 };
 
-use super::MemoryStore;
+use super::{MemoryStore, part::GroupPart};
 use crate::{
     clock::Clock,
     order::{Entity, Place},
     store::{
         Attendance, Commit, Committed, Floor, Granted, GroupId, GroupStore, Head, KeptEvents, LeaseSeen,
-        Leased, Member, PartitionId, Point, Read, Running, Start, Store, StoreError, StreamId, Streams,
-        Switches, Waiter, Wish,
+        Leased, Member, PartitionId, Point, Read, Start, Store, StoreError, StreamId, Streams, Switches,
+        Waiter, Wish,
     },
 };
 
@@ -29,28 +29,13 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 #[derive(Clone, Default)]
 pub struct MemoryGroups {
     groups: BTreeMap<(String, String), Registered>,
-    parts: HashMap<(PartitionId, String), Part>,
+    parts: HashMap<(PartitionId, String), GroupPart>,
 }
 
 #[derive(Clone, Default)]
 struct Registered {
     switches: Switches,
     members: BTreeMap<String, u64>,
-}
-
-/// What one group keeps about one partition.
-#[derive(Clone, Debug, Default)]
-pub struct Part {
-    pub floor: StreamId,
-    pub owner: Option<String>,
-    pub term: u64,
-    pub count: u64,
-    pub asked: u64,
-    pub running: Vec<Running>,
-    pub loose: Vec<StreamId>,
-    pub resume: HashMap<Entity, Point>,
-    pub held: BTreeMap<Entity, Head>,
-    pub kept: HashMap<(Entity, u64), Vec<u8>>,
 }
 
 fn no_group(group: &str) -> StoreError {
@@ -70,7 +55,7 @@ impl MemoryStore {
         &self,
         partition: &PartitionId,
         group: &str,
-        act: impl FnOnce(&mut Part) -> T,
+        act: impl FnOnce(&mut GroupPart) -> T,
     ) -> BoxFuture<'static, Result<T, StoreError>>
     where
         T: Send + 'static,
@@ -81,7 +66,7 @@ impl MemoryStore {
     }
 
     /// All that a group keeps about a partition, for tests that compare stores.
-    pub fn inspect_group(&self, partition: &PartitionId, group: &str) -> Option<Part> {
+    pub fn inspect_group(&self, partition: &PartitionId, group: &str) -> Option<GroupPart> {
         self.groups().parts.get(&(partition.clone(), group.to_owned())).cloned()
     }
 
@@ -107,53 +92,6 @@ impl MemoryStore {
         let mut groups = self.groups();
         groups.groups.retain(|(of, _), _| of != topic);
         groups.parts.retain(|(partition, _), _| *partition.topic != *topic);
-    }
-}
-
-impl Part {
-    fn commit(&mut self, commit: &Commit, now_ms: u64) -> Committed {
-        if self.term == commit.term && self.count == commit.number + 1 {
-            return Committed::Done { asked: self.asked, now_ms };
-        }
-        if self.term != commit.term || self.count != commit.number {
-            return Committed::Fenced { term: self.term };
-        }
-        self.resume.extend(commit.points.iter().cloned());
-        for (entity, number) in &commit.dropped {
-            self.kept.remove(&(entity.clone(), *number));
-        }
-        for (entity, number, text) in &commit.kept {
-            self.kept.insert((entity.clone(), *number), text.clone());
-        }
-        for change in &commit.heads {
-            let is = self.held.get(&change.entity).map(|head| head.state);
-            // What a person wished meanwhile stands.
-            let wish = is.filter(|is| Some(*is) != change.was);
-            if change.ends && wish.is_none() {
-                self.held.remove(&change.entity);
-            } else {
-                let head = Head { state: wish.unwrap_or(change.head.state), ..change.head.clone() };
-                self.held.insert(change.entity.clone(), head);
-            }
-        }
-        self.floor = commit.floor;
-        self.count += 1;
-        (self.running, self.loose) = (commit.running.clone(), commit.loose.clone());
-        Committed::Done { asked: self.asked, now_ms }
-    }
-
-    fn wish(&mut self, entity: &Entity, wish: Wish) -> Granted {
-        let (wished, fits) = wish.changes();
-        match self.held.get_mut(entity) {
-            Some(head) if !fits.contains(&head.state) => return Granted::Unfit(head.state),
-            Some(head) => (head.state, head.attempts, head.due_ms) = (wished, 0, 0),
-            None if wish == Wish::Pause => {
-                self.held.insert(entity.clone(), Head::paused());
-            }
-            None => return Granted::NotHeld,
-        }
-        self.asked += 1;
-        Granted::Done
     }
 }
 
@@ -208,7 +146,7 @@ impl GroupStore for MemoryStore {
                 Start::End => self.last_id(&partition),
                 Start::After(id) => id,
             };
-            let part = Part { floor, ..Part::default() };
+            let part = GroupPart { floor, ..GroupPart::default() };
             self.groups().parts.entry((partition, group.group.clone())).or_insert(part);
         }
         let mut groups = self.groups();
@@ -269,7 +207,7 @@ impl GroupStore for MemoryStore {
         let seen = |index| {
             let partition = PartitionId { topic: group.topic.as_str().into(), index };
             let part = groups.parts.get(&(partition, group.group.clone()))?;
-            Some(LeaseSeen { owner: part.owner.clone(), term: part.term, count: part.count })
+            Some(part.seen())
         };
         ready(Ok((0..partitions).map_while(seen).collect())).boxed()
     }
@@ -282,21 +220,7 @@ impl GroupStore for MemoryStore {
         seen: &'a LeaseSeen,
     ) -> BoxFuture<'a, Result<Option<Leased>, StoreError>> {
         let now_ms = self.wall();
-        self.part(partition, group, |part| {
-            if part.owner != seen.owner || part.term != seen.term || part.count != seen.count {
-                return None;
-            }
-            (part.owner, part.count) = (Some(owner.to_owned()), 0);
-            part.term = (part.term + 1).max(now_ms);
-            Some(Leased {
-                term: part.term,
-                floor: part.floor,
-                running: part.running.clone(),
-                loose: part.loose.clone(),
-                asked: part.asked,
-                now_ms,
-            })
-        })
+        self.part(partition, group, |part| part.lease(owner, seen, now_ms))
     }
 
     fn release<'a>(
@@ -307,10 +231,8 @@ impl GroupStore for MemoryStore {
     ) -> BoxFuture<'a, Result<(), StoreError>> {
         let mut groups = self.groups();
         // A lease that is gone is nobody's.
-        if let Some(part) = groups.parts.get_mut(&(partition.clone(), group.to_owned()))
-            && part.term == term
-        {
-            part.owner = None;
+        if let Some(part) = groups.parts.get_mut(&(partition.clone(), group.to_owned())) {
+            part.release(term);
         }
         ready(Ok(())).boxed()
     }

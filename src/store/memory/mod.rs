@@ -5,6 +5,7 @@
 //! sidecar. Whatever the topic says, a partition that has [`partition::ENTRIES_MAX`] entries refuses more.
 
 mod groups;
+mod part;
 mod partition;
 mod trim;
 
@@ -18,6 +19,7 @@ use futures_util::{
 };
 use tokio::sync::broadcast;
 
+pub use self::part::GroupPart;
 use self::{groups::MemoryGroups, partition::MemoryPartition};
 use super::{
     Admitted, Batch, Beat, Elapsed, Entry, Floor, GapId, Measure, OpenError, PartitionId, Payload,
