@@ -11,6 +11,7 @@ help:
 	@echo "make differential  the two engines against each other, STEPS=1000000 steps from SEED=1"
 	@echo "make conformance   the two stores against each other, STEPS=1000000 steps from SEED=1"
 	@echo "make sim           whole runs in simulated time, SEEDS=1000000 of them from SEED_START=1"
+	@echo "make model         the rules and leases model checked at full size: some minutes, some 10,000,000 states"
 	@echo "make gaps          100,000 gaps that end at once, while others publish"
 	@echo "make workers       workers that are killed and suspended, 60 times each, judged by the checker"
 	@echo "make chaos         sidecars killed 500 times and Redis 200 times under load, beside plain XADD"
@@ -41,6 +42,13 @@ SEEDS ?= 1000000
 SEED_START ?= 1
 sim:
 	SERIATIM_SIM_SEEDS=$(SEEDS) SERIATIM_SIM_START=$(SEED_START) $(CARGO) test --locked --release --test sim -- --nocapture
+
+# Every order of calls, faults and looks at the clock, within larger budgets than `make test` has time for.
+THREADS ?= 2
+.PHONY: model
+model:
+	SERIATIM_MODEL_FULL=1 SERIATIM_MODEL_THREADS=$(THREADS) \
+		$(CARGO) test --locked --release --test model -- --nocapture --test-threads=1
 
 # Many gaps at once: what it costs those who publish beside.
 gaps: tools
