@@ -231,15 +231,13 @@ async fn plain_entries(url: &str) -> Vec<checker::Entry> {
     let mut connection = streams::connect(url).await;
     let mut all = Vec::new();
     for index in 0..PARTITIONS {
-        let mut read = redis::cmd("XRANGE");
-        read.arg(format!("plain:{index}")).arg("-").arg("+");
-        let read: Vec<(String, Vec<String>)> = read.query_async(&mut connection).await.unwrap();
-        for (_, fields) in read {
-            let sequence: u64 = fields[3].parse().unwrap();
+        for (_, fields) in streams::raw_entries(&mut connection, &format!("plain:{index}")).await {
+            let text = |at: usize| std::str::from_utf8(&fields[at]).unwrap();
+            let sequence: u64 = text(3).parse().unwrap();
             all.push(checker::Entry {
                 stream: checker::Stream::Events,
                 at: 0,
-                name: (fields[1].as_str().into(), 0, sequence),
+                name: (text(1).into(), 0, sequence),
                 order: checker::Order::Strict,
                 from: sequence,
                 is_time_out: false,

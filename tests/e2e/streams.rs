@@ -3,6 +3,9 @@
 use redis::aio::MultiplexedConnection;
 use seriatim::store::{Entry, PartitionId, PartitionKeys};
 
+/// Entries that one call reads: few enough to come within a client's usual patience.
+const PAGE: usize = 10_000;
+
 pub async fn connect(url: &str) -> MultiplexedConnection {
     redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
 }
@@ -12,14 +15,28 @@ pub async fn entries(connection: &mut MultiplexedConnection, topic: &str, partit
     let mut all = Vec::new();
     for index in 0..partitions {
         let keys = PartitionKeys::new(&PartitionId { topic: topic.into(), index });
-        let read: Vec<(String, Vec<Vec<u8>>)> =
-            redis::cmd("XRANGE").arg(&keys.events).arg("-").arg("+").query_async(connection).await.unwrap();
-        for (id, values) in read {
+        for (id, values) in raw_entries(connection, &keys.events).await {
             let fields = values.chunks_exact(2).map(|f| (f[0].clone().into(), f[1].clone().into()));
             all.push(Entry::from_fields(id.parse().unwrap(), fields.collect()).unwrap());
         }
     }
     all
+}
+
+/// All entries of one stream: id, then fields and values in turn.
+pub async fn raw_entries(connection: &mut MultiplexedConnection, key: &str) -> Vec<(String, Vec<Vec<u8>>)> {
+    let (mut all, mut from) = (Vec::new(), "-".to_owned());
+    loop {
+        let mut read = redis::cmd("XRANGE");
+        read.arg(key).arg(&from).arg("+").arg("COUNT").arg(PAGE);
+        let page: Vec<(String, Vec<Vec<u8>>)> = read.query_async(connection).await.unwrap();
+        let is_last = page.len() < PAGE;
+        all.extend(page);
+        if is_last {
+            return all;
+        }
+        from = format!("({}", all.last().expect("a page is not empty").0);
+    }
 }
 
 /// The entries of one entity, in stream order.
