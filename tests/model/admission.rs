@@ -39,7 +39,7 @@ pub enum Flaw {
     SkipFromView,
     /// A call that changes nothing writes nothing, so nothing waits for the replica.
     SilentDuplicate,
-    /// An acknowledgement does not wait for the replica: what a topic may choose, and what it costs.
+    /// An acknowledgement does not wait for the replica: as it is without WAIT, and what that costs.
     AckBeforeReplica,
 }
 
