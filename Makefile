@@ -12,6 +12,7 @@ help:
 	@echo "make conformance   the two stores against each other, STEPS=1000000 steps from SEED=1"
 	@echo "make sim           whole runs in simulated time, SEEDS=1000000 of them from SEED_START=1"
 	@echo "make model         the rules and leases model checked at full size: some minutes, some 10,000,000 states"
+	@echo "make mutants       mistakes on purpose, one after the other: how many simulated runs until each is seen"
 	@echo "make gaps          100,000 gaps that end at once, while others publish"
 	@echo "make workers       workers that are killed and suspended, 60 times each, judged by the checker"
 	@echo "make chaos         sidecars killed 500 times and Redis 200 times under load, beside plain XADD"
@@ -25,9 +26,10 @@ test: tools lint
 	SERIATIM_SKIPS=$(SKIPS) $(CARGO) test --locked --workspace --no-fail-fast
 	@scripts/count-skips $(SKIPS)
 
-lint:
+lint: tools
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	@scripts/mutants --check
 
 STEPS ?= 1000000
 SEED ?= 1
@@ -49,6 +51,11 @@ THREADS ?= 2
 model:
 	SERIATIM_MODEL_FULL=1 SERIATIM_MODEL_THREADS=$(THREADS) \
 		$(CARGO) test --locked --release --test model -- --nocapture --test-threads=1
+
+# In a copy of the source, built apart.
+.PHONY: mutants
+mutants: tools
+	@scripts/mutants
 
 # Many gaps at once: what it costs those who publish beside.
 gaps: tools
