@@ -49,7 +49,7 @@ impl Link {
         self.process.gate().await;
         let route = self.world.network.route();
         if matches!(route.loss, Some(Loss::Request | Loss::Overtaken)) {
-            return self.timed_out(route).await;
+            return self.timed_out().await;
         }
         self.travel(route, partition, act).await
     }
@@ -63,14 +63,14 @@ impl Link {
         self.process.gate().await;
         let route = self.world.network.route();
         match route.loss {
-            Some(Loss::Request) => self.timed_out(route).await,
+            Some(Loss::Request) => self.timed_out().await,
             Some(Loss::Overtaken) => {
                 let (world, partition) = (self.world.clone(), partition.clone());
                 tokio::spawn(async move {
                     tokio::time::sleep(CALL_TIMEOUT + 4 * route.there).await;
                     let _ = world.server.execute(Some(&partition), act).await;
                 });
-                self.timed_out(route).await
+                self.timed_out().await
             }
             Some(Loss::Reply) | None => self.travel(route, Some(partition), act).await,
         }
@@ -87,7 +87,7 @@ impl Link {
         let done = server.execute(partition, act).await;
         let restarts = server.restarts();
         if route.loss == Some(Loss::Reply) {
-            return self.timed_out(route).await;
+            return self.timed_out().await;
         }
         route.go_back().await;
         self.process.gate().await;
@@ -97,7 +97,7 @@ impl Link {
         done
     }
 
-    async fn timed_out<T>(&self, _: Route) -> Result<T, StoreError> {
+    async fn timed_out<T>(&self) -> Result<T, StoreError> {
         tokio::time::sleep(CALL_TIMEOUT).await;
         self.process.gate().await;
         Err(StoreError::Ambiguous("timed out".into()))

@@ -190,7 +190,7 @@ impl Server {
         std::mem::take(&mut self.log.lock().unwrap().entries)
     }
 
-    /// How many entries were appended to `events` in this partition, and the last one's id.
+    /// The last entry that was appended to `events` in this partition.
     pub fn last_of(&self, partition: &PartitionId) -> StreamId {
         self.log.lock().unwrap().seen.get(&(partition.clone(), false)).copied().unwrap_or_default()
     }
