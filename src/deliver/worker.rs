@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use futures_util::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
@@ -69,6 +69,8 @@ pub(super) struct Worker {
     waiter: Option<Box<dyn Waiter>>,
     attending: Repeated,
     watching: Repeated,
+    /// Some partition's commit waits for more answers.
+    is_gathering: bool,
     is_closing: bool,
 }
 
@@ -133,6 +135,7 @@ impl Worker {
             waiter,
             attending: Repeated::default(),
             watching: Repeated::default(),
+            is_gathering: false,
             is_closing: false,
         }
     }
@@ -163,12 +166,33 @@ impl Worker {
                     let drain = if is_orderly { ms(self.options.drain) } else { 0 };
                     close_by = Some(self.now() + drain);
                 }
-                Some(op) = self.ops.next(), if !self.ops.is_empty() => self.done(op),
-                Some(answered) = self.answered.recv() => self.take_answers(answered),
+                Some(op) = self.ops.next(), if !self.ops.is_empty() => {
+                    self.done(op);
+                    self.take_what_is_there();
+                }
+                Some(answered) = self.answered.recv() => {
+                    let now = self.now();
+                    self.take_answer(answered, now);
+                    self.take_what_is_there();
+                }
+                // Handlers get their turn, and more answers may come.
+                () = tokio::task::yield_now(), if self.is_gathering => {}
                 () = self.clock.sleep(TICK) => {}
             }
         }
         self.leave().await;
+    }
+
+    /// What else has come by now: looking around once for many is cheaper than for each.
+    fn take_what_is_there(&mut self) {
+        while let Some(Some(op)) = self.ops.next().now_or_never() {
+            self.done(op);
+        }
+        let now = self.now();
+        for _ in 0..ANSWERS_AT_ONCE {
+            let Ok(answered) = self.answered.try_recv() else { break };
+            self.take_answer(answered, now);
+        }
     }
 
     fn now(&self) -> u64 {
@@ -202,7 +226,7 @@ impl Worker {
         self.start_and_commit(now);
         let indices: Vec<u32> = self.slots.keys().copied().collect();
         for index in indices {
-            self.read(index);
+            self.read(index, now);
             self.fetch_held(index, now);
             self.sweep(index, now);
             self.release_if_done(index);
@@ -223,9 +247,14 @@ impl Worker {
             self.slots.range(turn..).chain(self.slots.range(..turn)).map(|(index, _)| *index).collect();
         self.turn = indices.get(1).copied().unwrap_or(0);
         let renew = ms(self.options.renew);
+        self.is_gathering = false;
         for index in indices {
             let slot = self.slots.get_mut(&index).expect("it was there a moment ago");
             if slot.is_committing {
+                continue;
+            }
+            if slot.gathers() {
+                self.is_gathering = true;
                 continue;
             }
             if credit > 0 && !slot.is_giving_back {
@@ -239,19 +268,11 @@ impl Worker {
         }
     }
 
-    fn take_answers(&mut self, first: Answered) {
-        let now = self.now();
-        self.take_answer(first, now);
-        for _ in 1..ANSWERS_AT_ONCE {
-            let Ok(answered) = self.answered.try_recv() else { break };
-            self.take_answer(answered, now);
-        }
-    }
-
     fn take_answer(&mut self, answered: Answered, now: u64) {
         let Answered { partition, term, tag, answer, confirm } = answered;
         match self.slots.get_mut(&partition).filter(|slot| slot.feed.term() == term) {
             Some(slot) => {
+                slot.is_moving = true;
                 let counts = slot.feed.answer(tag, answer, now);
                 if counts {
                     slot.confirming.extend(confirm);

@@ -4,7 +4,7 @@
 //! doubles: up to there they are exact. The types make a larger one impossible, so
 //! nothing below has to think about wrapping.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Borrow, fmt, sync::Arc};
 
 /// The largest epoch and the largest sequence: 2^53 - 1.
 pub const NUMBER_MAX: u64 = (1 << 53) - 1;
@@ -31,6 +31,13 @@ impl Entity {
     }
 
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// It hashes and compares as its name does.
+impl Borrow<str> for Entity {
+    fn borrow(&self) -> &str {
         &self.0
     }
 }

@@ -77,6 +77,14 @@ fn entries(streams: Value) -> Vec<String> {
         .collect()
 }
 
+/// What this process has used of the processor; whoever else is busy on the machine, it is the same.
+fn processor_time() -> Duration {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let words: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    let ticks: u64 = words[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum();
+    Duration::from_millis(10 * ticks)
+}
+
 async fn deliveries(world: &World, events: u64, group: &str) -> Duration {
     // As much as the plain loop has out: a batch of each partition.
     let in_flight_max = BATCH * world.partitions.max(4) as usize;
@@ -106,12 +114,17 @@ async fn deliveries_keep_up_with_a_plain_loop() {
         let events = events / ENTITIES * ENTITIES;
         let mut ratios = Vec::new();
         for round in 0..rounds {
+            let began = processor_time();
             let ours = deliveries(&world, events, &format!("g-{round}")).await;
+            let between = processor_time();
             let plain = plain_loop(&world, events).await;
+            let cost = |used: Duration| used.as_micros() as f64 / events as f64;
+            let (our_cost, plain_cost) = (cost(between - began), cost(processor_time() - between));
             let rate = |took: Duration| events as f64 / took.as_secs_f64();
             ratios.push(plain.as_secs_f64() / ours.as_secs_f64());
             println!(
-                "{partitions} partitions, {events} events: {:.0}/s delivered, {:.0}/s by a plain loop, ratio {:.2}",
+                "{partitions} partitions, {events} events: {:.0}/s delivered ({our_cost:.1} us of the processor each), \
+                 {:.0}/s by a plain loop ({plain_cost:.1} us), ratio {:.2}",
                 rate(ours),
                 rate(plain),
                 ratios.last().unwrap()

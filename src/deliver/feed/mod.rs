@@ -208,6 +208,11 @@ impl Feed {
         self.position
     }
 
+    /// Entries that were read and are not done.
+    pub fn in_hand(&self) -> usize {
+        self.unfinished.len()
+    }
+
     /// How many entries more may be read.
     pub fn room(&self) -> usize {
         let is_full = self.unfinished_bytes >= self.limits.window_bytes || self.is_held_full();

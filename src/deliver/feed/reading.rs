@@ -26,8 +26,9 @@ impl Feed {
     pub fn unknown(&self, reads: &[Read]) -> Vec<Entity> {
         let mut unknown: Vec<Entity> = reads
             .iter()
-            .filter_map(|read| Entity::new(&read.entry.as_ref().ok()?.entity).ok())
-            .filter(|entity| !self.lines.contains_key(entity))
+            .filter_map(|read| read.entry.as_ref().ok())
+            .filter(|entry| !self.lines.contains_key(entry.entity.as_str()))
+            .filter_map(|entry| Entity::new(&entry.entity).ok())
             .collect();
         unknown.sort();
         unknown.dedup();
@@ -39,12 +40,12 @@ impl Feed {
         for (entity, point) in points {
             self.meet(entity, point);
         }
+        let floor = self.floor();
         for Read { id, entry } in reads {
             if id <= self.position {
                 continue;
             }
             self.position = id;
-            self.staged.changed = true;
             if self.loose.contains(&id) {
                 self.tally.known += 1;
                 self.suspects.remove(&id);
@@ -58,6 +59,8 @@ impl Feed {
                 }
             }
         }
+        // What was only read is nothing new to the store.
+        self.staged.changed |= self.floor() != floor;
     }
 
     /// An entity comes into view: its lane goes on where it is acknowledged, or held.
@@ -78,7 +81,9 @@ impl Feed {
         self.unfinished.insert(id, bytes);
         self.unfinished_bytes += bytes;
         // Markers of the whole partition have no entity; others wrote what has a bad one.
-        let Ok(entity) = Entity::new(&entry.entity) else {
+        let known = self.lines.get_key_value(entry.entity.as_str());
+        let Ok(entity) = known.map_or_else(|| Entity::new(&entry.entity), |(entity, _)| Ok(entity.clone()))
+        else {
             self.finish_entry(id);
             return;
         };

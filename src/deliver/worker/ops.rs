@@ -44,6 +44,8 @@ pub enum Op {
 const WAIT: Duration = Duration::from_millis(100);
 /// The same while other partitions are being read: to look, not to wait.
 const LOOK: Duration = Duration::from_millis(1);
+/// How often it is read on while the handlers have enough to do: others may be behind that.
+const AHEAD_EVERY_MS: u64 = 100;
 /// Between two attempts to commit.
 const COMMIT_AGAIN: Duration = Duration::from_millis(50);
 /// How often some points are looked at, and how many.
@@ -110,17 +112,19 @@ impl Worker {
     }
 
     /// Reads on, if all that is there was not read yet.
-    pub(super) fn read(&mut self, index: u32) {
+    pub(super) fn read(&mut self, index: u32, now: u64) {
         let (store, id) = (self.store.clone(), self.partition(index));
         let (batch, is_closing) = (self.options.batch, self.is_closing);
+        let ahead = (2 * batch).min(self.options.window_entries / 2);
         let Some(slot) = self.slots.get_mut(&index) else { return };
         let count = slot.feed.room().min(batch);
+        let is_too_soon = slot.feed.in_hand() > ahead && now < slot.read_at + AHEAD_EVERY_MS;
         // What is given back is not read any more, or there would always be something new.
         let is_leaving = slot.is_giving_back || is_closing;
-        if slot.is_reading || slot.is_caught_up || count == 0 || is_leaving {
+        if slot.is_reading || slot.is_caught_up || count == 0 || is_too_soon || is_leaving {
             return;
         }
-        slot.is_reading = true;
+        (slot.is_reading, slot.read_at) = (true, now);
         let (term, after) = (slot.feed.term(), slot.feed.position());
         let read = async move { Op::Read(index, term, count, store.read_on(&id, after, count).await) };
         self.ops.push(read.boxed());
@@ -370,7 +374,7 @@ impl Worker {
             Ok((Committed::Done { asked, now_ms }, heads)) => {
                 let now = self.now();
                 let slot = self.slots.get_mut(&index).expect("its term was compared");
-                slot.is_committing = false;
+                (slot.is_committing, slot.is_moving) = (false, true);
                 for confirm in slot.confirmed.drain(..) {
                     let _ = confirm.send(Ok(()));
                 }

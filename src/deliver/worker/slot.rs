@@ -15,6 +15,7 @@ pub struct Slot {
     pub feed: Feed,
     pub is_committing: bool,
     pub is_reading: bool,
+    pub read_at: u64,
     /// Reading failed, and is tried again after a pause: others need not hurry for it.
     pub is_pausing: bool,
     /// Points of what was read are being looked up.
@@ -23,6 +24,9 @@ pub struct Slot {
     pub is_caught_up: bool,
     pub is_giving_back: bool,
     pub committed_at: u64,
+    /// Deliveries were handed out or answered since a commit was last thought of.
+    pub is_moving: bool,
+    gathered: u32,
     /// Handed out once the next commit is in the store.
     pub starting: Vec<Started>,
     /// Told once the next commit is in the store.
@@ -39,6 +43,8 @@ pub struct Slot {
 
 /// How often time passes for a feed; its lanes look no more often anyway.
 const TICK_MS: u64 = 50;
+/// How often handlers get their turn before what is new is written.
+const GATHER_MAX: u32 = 8;
 
 impl Slot {
     pub fn new(feed: Feed, now: u64) -> Self {
@@ -46,11 +52,14 @@ impl Slot {
             feed,
             is_committing: false,
             is_reading: false,
+            read_at: 0,
             is_pausing: false,
             is_looking_up: false,
             is_caught_up: false,
             is_giving_back: false,
             committed_at: now,
+            is_moving: false,
+            gathered: 0,
             starting: Vec::new(),
             confirming: Vec::new(),
             started: Vec::new(),
@@ -67,6 +76,15 @@ impl Slot {
             self.ticked_at = now;
             self.feed.tick(now);
         }
+    }
+
+    /// Should it wait for more answers before it is written? Few large commits cost less than
+    /// many small ones, and handlers that are quick answer at the next turn.
+    pub fn gathers(&mut self) -> bool {
+        let is_moving = std::mem::replace(&mut self.is_moving, false) && self.feed.running() > 0;
+        let gathers = is_moving && self.gathered < GATHER_MAX;
+        self.gathered = if gathers { self.gathered + 1 } else { 0 };
+        gathers
     }
 
     /// Tells everybody who waits; returns how many answers came to nothing.
