@@ -16,6 +16,7 @@ help:
 	@echo "make gaps          100,000 gaps that end at once, while others publish"
 	@echo "make workers       workers that are killed and suspended, 60 times each, judged by the checker"
 	@echo "make chaos         sidecars killed 500 times and Redis 200 times under load, beside plain XADD"
+	@echo "make soak          an hour (MINUTES=60) at half load with a fault every 5 s: nothing lost, no process grows"
 	@echo "make delivery      how fast deliveries are, beside a plain loop of XREADGROUP and XACK"
 	@echo "make speed         what an event costs, with the optimised binary"
 	@echo "make clients       Python and Node with their libraries, under target/clients"
@@ -90,6 +91,13 @@ REDIS_KILLS ?= 200
 chaos: tools
 	SERIATIM_SIDECAR_KILLS=$(SIDECAR_KILLS) SERIATIM_REDIS_KILLS=$(REDIS_KILLS) \
 		$(CARGO) test --locked --test e2e chaos -- --nocapture
+
+# Load and trouble for a long time: what the processes have in memory must not grow.
+.PHONY: soak
+MINUTES ?= 60
+soak: tools
+	$(CARGO) build --locked --example recording_worker
+	SERIATIM_SOAK_MINUTES=$(MINUTES) $(CARGO) test --locked --test e2e soak_under -- --nocapture
 
 delivery: tools
 	SERIATIM_DELIVERIES=200000 SERIATIM_ROUNDS=3 \

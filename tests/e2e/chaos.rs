@@ -3,11 +3,20 @@
 //!
 //! `make chaos` runs it at full length; `make test` a short one.
 
+mod durable_redis;
+mod faults;
+mod follow;
+mod ledger;
+mod load;
+mod process;
+mod proxy;
+mod sinks;
+mod soak;
+mod world;
+
 use std::{
     collections::BTreeMap,
     fs,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -23,11 +32,13 @@ use seriatim::{
 };
 use seriatim_checker::{self as checker, Evidence, Fate, Rules, Sent, Wrong, judge};
 
+use durable_redis::DurableRedis;
+
 use crate::{
     producer::{event, is_success},
     sidecar::{BOUND, Sidecar},
     streams,
-    support::{Random, number_from_env, redis_program},
+    support::{Random, number_from_env},
 };
 
 const TOPIC: &str = "jobs";
@@ -43,69 +54,6 @@ const PLAIN_WINDOW: usize = 64;
 /// Between two rounds of events; keeps the pace at some thousands a second.
 const PAUSE: Duration = Duration::from_millis(60);
 const CONFIG: &str = "[topics.jobs]\npartitions = 8\nretain_entries = 5000000\nentries_max = 10000000\n";
-
-/// A server whose answers survive its process: what it has answered was handed to the kernel.
-struct DurableRedis {
-    child: Child,
-    folder: PathBuf,
-}
-
-impl DurableRedis {
-    fn start() -> Self {
-        let folder = std::env::temp_dir().join(format!("seriatim-chaos-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let child = Self::spawn(&folder);
-        let redis = DurableRedis { child, folder };
-        redis.wait_until_ready();
-        redis
-    }
-
-    fn spawn(folder: &PathBuf) -> Child {
-        Command::new(redis_program())
-            .args(["--port", "0", "--save", "", "--appendonly", "yes", "--daemonize", "no"])
-            .arg("--unixsocket")
-            .arg(folder.join("redis.sock"))
-            .arg("--dir")
-            .arg(folder)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("redis-server starts")
-    }
-
-    fn url(&self) -> String {
-        format!("redis+unix://{}", self.folder.join("redis.sock").display())
-    }
-
-    fn wait_until_ready(&self) {
-        let (began, client) = (Instant::now(), redis::Client::open(self.url()).unwrap());
-        let is_ready = || {
-            let mut connection = client.get_connection().ok()?;
-            redis::cmd("PING").query::<String>(&mut connection).ok()
-        };
-        while is_ready().is_none() {
-            assert!(began.elapsed() < BOUND, "redis-server does not answer");
-            #[allow(clippy::disallowed_methods, reason = "it runs on a thread for what blocks")]
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    /// SIGKILL, and another one with the same files.
-    fn kill_and_restart(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        self.child = Self::spawn(&self.folder);
-        self.wait_until_ready();
-    }
-}
-
-impl Drop for DurableRedis {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
 
 /// What one way of writing was told.
 #[derive(Default)]
@@ -266,7 +214,8 @@ async fn sidecars_and_redis_are_killed_and_nothing_is_lost_doubled_or_out_of_ord
     let seed = number_from_env("SERIATIM_SEED", 1);
     println!("seed {seed}: {sidecar_kills} kills of sidecars, {redis_kills} of Redis");
     let mut random = Random::new(seed);
-    let mut redis = DurableRedis::start();
+    let folder = std::env::temp_dir().join(format!("seriatim-chaos-{}", std::process::id()));
+    let mut redis = DurableRedis::start(&folder).await;
     let mut sidecars: Vec<Sidecar> = (0..SIDECARS).map(|_| Sidecar::start(&redis.url(), CONFIG)).collect();
     let producers = sidecars.iter().map(|sidecar| {
         let options = ProducerOptions { give_up_after: 2 * BOUND, ..ProducerOptions::default() };
@@ -289,12 +238,7 @@ async fn sidecars_and_redis_are_killed_and_nothing_is_lost_doubled_or_out_of_ord
         while_in_flight += u64::from(ours.in_flight.load(Ordering::Relaxed) > 0);
         let rest = sidecar_kills - of_sidecars + redis_kills - of_redis;
         if random.below(rest) < redis_kills - of_redis {
-            redis = tokio::task::spawn_blocking(move || {
-                redis.kill_and_restart();
-                redis
-            })
-            .await
-            .unwrap();
+            redis.kill_and_restart().await;
             of_redis += 1;
         } else {
             let sidecar = &mut sidecars[random.below(SIDECARS as u64) as usize];
@@ -330,4 +274,6 @@ async fn sidecars_and_redis_are_killed_and_nothing_is_lost_doubled_or_out_of_ord
     assert!(wrongs.is_empty() && gaps == 0, "{wrongs:?}, {gaps} gaps");
     assert!(!plain_wrongs.is_empty(), "without seriatim nothing goes wrong either: the test is blind");
     assert_eq!(while_in_flight, of_sidecars + of_redis);
+    drop(redis);
+    fs::remove_dir_all(&folder).unwrap();
 }

@@ -4,7 +4,7 @@ use std::{
     fs,
     io::{BufRead, BufReader},
     net::SocketAddr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, ChildStdin, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
@@ -29,6 +29,17 @@ pub struct Sidecar {
     folder: PathBuf,
 }
 
+/// How a sidecar is started by those who do not want the usual.
+pub struct Launch<'a> {
+    pub program: &'a Path,
+    pub redis_url: &'a str,
+    pub config: &'a str,
+    pub socket: &'a Path,
+    pub environment: &'a [(String, String)],
+    /// What it logs.
+    pub log: &'a str,
+}
+
 /// How long anything in these tests may take before it counts as hanging.
 pub const BOUND: Duration = Duration::from_secs(60);
 
@@ -40,18 +51,27 @@ impl Sidecar {
 
     /// Starts one at the Unix socket of another that was killed.
     pub fn start_in_place_of(killed: &Sidecar, redis_url: &str, config: &str) -> Self {
-        Self::start_at(redis_url, config, Some(killed.socket.clone()))
+        let program = Path::new(env!("CARGO_BIN_EXE_seriatim"));
+        let socket = &killed.socket;
+        Self::launch(&Launch { program, redis_url, config, socket, environment: &[], log: "warn" })
     }
 
-    fn start_at(redis_url: &str, config: &str, socket: Option<PathBuf>) -> Self {
+    /// Starts one of any version, at a Unix socket that may be another's which was killed, with further
+    /// variables in its environment.
+    pub fn launch(launch: &Launch<'_>) -> Self {
+        Self::start_at(launch.redis_url, launch.config, Some(launch))
+    }
+
+    fn start_at(redis_url: &str, config: &str, launch: Option<&Launch<'_>>) -> Self {
         static STARTED: AtomicU32 = AtomicU32::new(0);
         let number = STARTED.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("seriatim-e2e-{}-{number}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let file = folder.join("seriatim.toml");
-        let socket = socket.unwrap_or_else(|| folder.join("grpc.sock"));
+        let socket = launch.map_or_else(|| folder.join("grpc.sock"), |launch| launch.socket.to_owned());
+        let program = launch.map_or(Path::new(env!("CARGO_BIN_EXE_seriatim")), |launch| launch.program);
         fs::write(&file, config).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_seriatim"))
+        let mut child = Command::new(program)
             .args([
                 "serve",
                 "--json",
@@ -63,8 +83,11 @@ impl Sidecar {
             ])
             .arg("--socket")
             .arg(&socket)
-            .args(["--redis", redis_url, "--set", "log=warn", "--config"])
+            .args(["--redis", redis_url, "--set"])
+            .arg(format!("log={}", launch.map_or("warn", |launch| launch.log)))
+            .arg("--config")
             .arg(&file)
+            .envs(launch.into_iter().flat_map(|launch| launch.environment.iter().cloned()))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
