@@ -32,6 +32,9 @@ impl DurableRedis {
     fn spawn(folder: &Path) -> Guarded {
         let mut command = Command::new(redis_program());
         command.args(["--port", "0", "--save", "", "--appendonly", "yes", "--daemonize", "no"]);
+        // A process that is killed leaves to the kernel what it has written, synced or not. With
+        // `everysec` Redis may answer before it writes, for as long as a sync is under way.
+        command.args(["--appendfsync", "no"]);
         command.arg("--unixsocket").arg(folder.join("redis.sock")).arg("--dir").arg(folder);
         Guarded::start(&command)
     }
