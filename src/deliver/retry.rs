@@ -80,9 +80,15 @@ impl RetryPolicy {
         Some(self.wait_ms(attempts.min(self.attempts_max - 1), random).unwrap_or(self.base_ms))
     }
 
-    /// No wait is longer, jitter included.
-    pub fn longest_ms(&self) -> u64 {
-        self.cap_ms.saturating_add(self.jitter(self.cap_ms))
+    /// No wait after so many attempts is longer, jitter included.
+    pub fn longest_ms(&self, attempts: u32) -> u64 {
+        let wait = self.mean_ms(attempts);
+        wait.saturating_add(self.jitter(wait))
+    }
+
+    fn mean_ms(&self, attempts: u32) -> u64 {
+        let doublings = attempts.saturating_sub(1).min(63);
+        self.base_ms.saturating_mul(1 << doublings).min(self.cap_ms)
     }
 
     fn jitter(&self, wait: u64) -> u64 {
@@ -94,8 +100,7 @@ impl RetryPolicy {
         if attempts >= self.attempts_max {
             return None;
         }
-        let doublings = attempts.saturating_sub(1).min(63);
-        let wait = self.base_ms.saturating_mul(1 << doublings).min(self.cap_ms);
+        let wait = self.mean_ms(attempts);
         let jitter = self.jitter(wait);
         Some(wait - jitter + random.below(2 * jitter + 1))
     }
@@ -113,6 +118,7 @@ mod tests {
             for _ in 0..100 {
                 let drawn = policy.wait_ms(attempts, &mut random).unwrap();
                 assert!((wait * 8 / 10..=wait * 12 / 10).contains(&drawn), "{attempts}: {drawn}");
+                assert!(drawn <= policy.longest_ms(attempts), "{attempts}: {drawn}");
             }
         }
         assert_eq!(policy.wait_ms(9, &mut random), None);

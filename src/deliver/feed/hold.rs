@@ -4,7 +4,7 @@ use std::{collections::VecDeque, ops::Range};
 
 use super::{Feed, dispatch::Started};
 use crate::{
-    deliver::task::Task,
+    deliver::{retry::RetryPolicy, task::Task},
     order::Entity,
     store::{Head, HeadChange, HoldState, Point, REASON_BYTES_MAX},
 };
@@ -41,16 +41,16 @@ impl Hold {
     }
 
     /// May its first event be put in line?
-    fn is_ready(&self, store_now: u64, longest_wait: u64) -> bool {
-        let is_due = is_due(&self.head, store_now, longest_wait);
+    fn is_ready(&self, store_now: u64, retry: &RetryPolicy) -> bool {
+        let is_due = is_due(&self.head, store_now, retry);
         is_due && !self.is_in_line && !self.is_out && !self.fetched.is_empty()
     }
 }
 
-/// Is it time to try again? One that would have to wait longer than anybody waits was noted
-/// before the store's clock was set back.
-fn is_due(head: &Head, store_now: u64, longest_wait: u64) -> bool {
-    let is_time = head.due_ms <= store_now || head.due_ms - store_now > longest_wait;
+/// Is it time to try again? One that would have to wait longer than anybody waits after so many
+/// attempts was noted before the store's clock was set back.
+fn is_due(head: &Head, store_now: u64, retry: &RetryPolicy) -> bool {
+    let is_time = head.due_ms <= store_now || head.due_ms - store_now > retry.longest_ms(head.attempts);
     head.state == HoldState::Retrying && is_time
 }
 
@@ -183,9 +183,8 @@ impl Feed {
     }
 
     fn put_in_line(&mut self, entity: &Entity, store_now: u64) {
-        let longest_wait = self.retry.longest_ms();
         if let Some(hold) = self.holds.get_mut(entity)
-            && hold.is_ready(store_now, longest_wait)
+            && hold.is_ready(store_now, &self.retry)
         {
             hold.is_in_line = true;
             self.ready.push_back(entity.clone());
@@ -194,7 +193,7 @@ impl Feed {
 
     /// Puts what is due in line.
     pub(super) fn wake_holds(&mut self, now: u64) {
-        let (store_now, longest_wait) = (self.store_now(now), self.retry.longest_ms());
+        let store_now = self.store_now(now);
         let (mut due, mut asked) = (Vec::new(), Vec::new());
         self.held = (self.holds.len(), 0, 0);
         self.look_at_holds = !self.holds.is_empty();
@@ -203,7 +202,7 @@ impl Feed {
             self.held.2 += hold.head.next - hold.head.first;
             match hold.head.state {
                 HoldState::SkipAsked | HoldState::DropAsked if !hold.is_out => asked.push(entity.clone()),
-                _ if hold.is_ready(store_now, longest_wait) => due.push(entity.clone()),
+                _ if hold.is_ready(store_now, &self.retry) => due.push(entity.clone()),
                 _ => {}
             }
         }
@@ -238,12 +237,12 @@ impl Feed {
         if !std::mem::take(&mut self.look_at_holds) {
             return Vec::new();
         }
-        let (store_now, longest_wait) = (self.store_now(now), self.retry.longest_ms());
+        let store_now = self.store_now(now);
         let mut wanted = Vec::new();
         for (entity, hold) in &mut self.holds {
             let Hold { head, fetched, is_fetching, .. } = hold;
             let is_soon = match head.state {
-                HoldState::Retrying => is_due(head, store_now, longest_wait),
+                HoldState::Retrying => is_due(head, store_now, &self.retry),
                 HoldState::SkipAsked | HoldState::DropAsked => true,
                 HoldState::Dead | HoldState::Paused => false,
             };

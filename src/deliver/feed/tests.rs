@@ -165,6 +165,23 @@ fn what_fails_is_held_with_all_that_follows_and_comes_back_when_it_is_due() {
     assert_eq!(names(&feed.start(9, 60_000)), ["a 3"]);
 }
 
+/// Not even by less than the longest of all waits: it is the first one, which is short.
+#[test]
+fn a_retry_does_not_wait_for_a_clock_that_was_set_back() {
+    const NOON: u64 = 100_000_000;
+    let mut feed = feed();
+    feed.store_clock = (NOON, 0);
+    take(&mut feed, vec![strict(1, "a", 0)]);
+    let started = feed.start(9, 0);
+    feed.answer(started[0].tag, Answer::Nack { reason: "no".to_owned() }, 0);
+    feed.commit();
+    feed.tick(1_000);
+    assert_eq!(feed.wanted(1_000), [], "its first wait is a minute");
+    feed.store_clock = (NOON - 1_800_000, 1_000);
+    feed.tick(1_000);
+    assert_eq!(feed.wanted(1_000).len(), 1, "its wait would be half an hour");
+}
+
 #[test]
 fn there_is_no_room_when_the_window_is_full_and_room_again_when_it_is_not() {
     let mut feed = feed();
