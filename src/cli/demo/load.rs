@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use indicatif::ProgressBar;
+use seriatim_checker::Fate;
 use tokio::sync::mpsc;
 
 use super::{
@@ -68,6 +69,8 @@ pub struct Published {
     pub resent: u64,
     /// Verdicts that are no success.
     pub failed: u64,
+    /// What was heard of each delivery.
+    pub fates: Vec<Fate>,
 }
 
 /// Connections over which an evaluation's events are spread.
@@ -135,11 +138,12 @@ impl Load {
     /// Sends everything at its time and waits for all verdicts.
     pub async fn publish(&self, executors: &Executors, bar: &ProgressBar) -> Result<Published, Failure> {
         let latency_us = Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).expect("the bounds are possible");
-        let mut published = Published { latency_us, parked: 0, duplicates: 0, resent: 0, failed: 0 };
+        let fates = vec![Fate::Unknown; self.deliveries.len()];
+        let mut published = Published { latency_us, parked: 0, duplicates: 0, resent: 0, failed: 0, fates };
         // A task for each event, which notes the time when its verdict is there.
         let (answers, mut answered) = mpsc::unbounded_channel();
         let start = Instant::now();
-        for delivery in &self.deliveries {
+        for (place, delivery) in self.deliveries.iter().enumerate() {
             // Timers count in milliseconds: what is due within this one goes now.
             let wait = delivery.at.saturating_sub(start.elapsed());
             if wait >= TIMER_STEP {
@@ -155,15 +159,15 @@ impl Load {
             let answers = answers.clone();
             tokio::spawn(async move {
                 let outcome = answer.await;
-                let _ = answers.send((outcome, sent.elapsed()));
+                let _ = answers.send((place, outcome, sent.elapsed()));
             });
-            while let Ok((outcome, took)) = answered.try_recv() {
-                published.note(outcome.map_err(client_failure)?, took, bar);
+            while let Ok((place, outcome, took)) = answered.try_recv() {
+                published.note(place, outcome.map_err(client_failure)?, took, bar);
             }
         }
         drop(answers);
-        while let Some((outcome, took)) = answered.recv().await {
-            published.note(outcome.map_err(client_failure)?, took, bar);
+        while let Some((place, outcome, took)) = answered.recv().await {
+            published.note(place, outcome.map_err(client_failure)?, took, bar);
         }
         Ok(published)
     }
@@ -191,14 +195,23 @@ impl Executors {
 }
 
 impl Published {
-    fn note(&mut self, result: pb::Result, took: Duration, bar: &ProgressBar) {
+    fn note(&mut self, place: usize, result: pb::Result, took: Duration, bar: &ProgressBar) {
         self.latency_us.saturating_record(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
-        match result.verdict() {
-            Verdict::Released | Verdict::Passed => {}
-            Verdict::Parked => self.parked += 1,
-            Verdict::Duplicate => self.duplicates += 1,
-            _ => self.failed += 1,
-        }
+        self.fates[place] = match result.verdict() {
+            Verdict::Released | Verdict::Passed => Fate::Accepted { at: 0 },
+            Verdict::Parked => {
+                self.parked += 1;
+                Fate::Accepted { at: 0 }
+            }
+            Verdict::Duplicate => {
+                self.duplicates += 1;
+                Fate::Known
+            }
+            _ => {
+                self.failed += 1;
+                Fate::Rejected
+            }
+        };
         bar.inc(1);
         bar.set_message(format!("{} parked", self.parked));
     }
@@ -212,8 +225,12 @@ impl Delivery {
             r#type: self.step.name().to_owned(),
             terminal: self.step == Step::Completed,
             datacontenttype: "application/json".to_owned(),
-            data: format!(r#"{{"evaluation":"{}","step":"{}"}}"#, self.entity, self.step.name()).into(),
+            data: self.data().into(),
             ..Default::default()
         }
+    }
+
+    pub fn data(&self) -> String {
+        format!(r#"{{"evaluation":"{}","step":"{}"}}"#, self.entity, self.step.name())
     }
 }

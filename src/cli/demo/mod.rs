@@ -4,9 +4,11 @@
 //! travel through four executors' connections with different delays, some twice, so
 //! that many arrive in the wrong order, and one in a hundred loses a message on the way:
 //! the sidecar asks its executor for it. The sidecar is a child process; what came out
-//! is read back from the streams and replayed into the state machine of a storage
-//! worker that refuses `provisioning -> completed`.
+//! is read back from the streams, replayed into the state machine of a storage worker that
+//! refuses `provisioning -> completed`, and put before a judge together with what the
+//! executors were told.
 
+mod judged;
 mod load;
 mod picture;
 mod read_back;
@@ -108,6 +110,7 @@ async fn demo(args: DemoArgs) -> Outcome {
         went_in: Workers::replay(load.arriving().map(|d| (d.entity.as_str(), Read::Step(d.step.sequence())))),
         came_out: workers(&entries),
         proof: verifier.finish(),
+        judged: judged::judge(&load, &published, &entries),
         entities: u64::from(args.entities),
         events: load.events(),
         published,

@@ -2,6 +2,7 @@
 //! judged by.
 
 use serde::Serialize;
+use seriatim_checker::Violation;
 
 use super::{
     super::output::{grouped, print_table},
@@ -10,6 +11,9 @@ use super::{
     worker::Workers,
 };
 use crate::operate::Report;
+
+/// As many of the judge's findings are printed.
+const JUDGED_SHOWN: usize = 5;
 
 pub struct Picture {
     pub seed: u64,
@@ -23,6 +27,8 @@ pub struct Picture {
     pub went_in: Workers,
     pub came_out: Workers,
     pub proof: Report,
+    /// What is wrong with that, in the eyes of the judge.
+    pub judged: Vec<Violation>,
     pub entities: u64,
     /// Without those that were sent twice.
     pub events: u64,
@@ -37,6 +43,7 @@ pub struct Summary {
     violations: u64,
     duplicates: u64,
     unmarked_gaps: u64,
+    judged_wrong: u64,
     stuck: u64,
     depth_p99: u64,
     added_latency_p99_ms: f64,
@@ -62,6 +69,7 @@ impl Picture {
         let out = &self.came_out;
         let gone = if self.ordered && self.resend { 0 } else { self.lost };
         let all_there = out.events + gone == self.events && self.published.failed == 0 && out.duplicates == 0;
+        let all_there = all_there && self.judged.is_empty();
         let marked = out.skipped == gone && out.violations == 0 && out.stuck == 0 && self.proof.ok;
         all_there && (!self.ordered || marked)
     }
@@ -77,6 +85,7 @@ impl Picture {
             violations: self.came_out.violations,
             duplicates: self.came_out.duplicates,
             unmarked_gaps: self.proof.unmarked_gaps,
+            judged_wrong: self.judged.len() as u64,
             stuck: self.came_out.stuck,
             depth_p99: self.measured.depth_p99,
             added_latency_p99_ms: self.latency_ms(0.99),
@@ -129,6 +138,7 @@ impl Picture {
         let mut rows = vec![
             row("evaluations stuck", self.came_out.stuck.to_string(), "0", self.came_out.stuck == 0),
             row("ordering violations", violations.to_string(), "0", violations == 0),
+            row("wrong in the eyes of the judge", self.judged.len().to_string(), "0", self.judged.is_empty()),
             row("unmarked gaps", self.proof.unmarked_gaps.to_string(), "0", self.proof.unmarked_gaps == 0),
             row(
                 "depth of a lane, p99",
@@ -143,6 +153,7 @@ impl Picture {
             rows.push(row("sidecar's memory, peak", format!("{rss:.1} MB"), "< 10 MB", rss < 10.0));
         }
         print_table(&["measure", "found", "goal", ""], &rows);
+        self.judged.iter().take(JUDGED_SHOWN).for_each(|violation| println!("  {violation}"));
     }
 
     fn verdict(&self) -> String {
