@@ -3,7 +3,8 @@
 //!
 //! A seed is a whole run: chaos, then health, and then all must come to rest, and an
 //! independent judge must find nothing wrong. `SERIATIM_SIM_SEED=n` runs one seed and tells
-//! what happened; `make sim SEEDS=n SEED_START=s` runs many.
+//! what happened, with `SERIATIM_SIM_CUTS` a smaller one; `make sim SEEDS=n SEED_START=s` runs
+//! many, and makes the first that fails smaller.
 
 mod copies;
 mod coverage;
@@ -16,6 +17,7 @@ mod process;
 mod producer;
 mod run;
 mod server;
+mod shrink;
 mod sidecar;
 mod worker;
 mod world;
@@ -32,14 +34,15 @@ use copies::Losing;
 use coverage::Coverage;
 use plan::Plan;
 use run::run;
-use seriatim_checker::Wrong;
+use seriatim_checker::{Violation, Wrong};
 
 /// Seeds that `cargo test` runs.
 const SEEDS: u64 = 20_000;
 /// Runs of each way to lose what was answered.
 const LOSING_SEEDS: u64 = 300;
-/// Failures that are told in full.
+/// Failures that are told, and how much of each.
 const TOLD: usize = 5;
+const VIOLATIONS_TOLD: usize = 4;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name)
@@ -55,7 +58,7 @@ struct Series {
     faults: Vec<u64>,
     crashes: Vec<u64>,
     simulated_ms: u64,
-    failed: Vec<(u64, String)>,
+    failed: Vec<(u64, Vec<Violation>)>,
     failures: u64,
 }
 
@@ -73,8 +76,7 @@ impl Series {
         if !outcome.violations.is_empty() {
             self.failures += 1;
             if self.failed.len() < TOLD {
-                let told: String = outcome.violations.iter().take(4).map(|v| format!("  {v}\n")).collect();
-                self.failed.push((seed, told));
+                self.failed.push((seed, outcome.violations.clone()));
             }
         }
     }
@@ -126,15 +128,23 @@ fn nothing_is_lost_doubled_or_out_of_order_whatever_happens() {
     });
     let mut series = series.into_inner().unwrap();
     series.print(began.elapsed());
-    let told: String = series.failed.iter().map(|(seed, told)| format!("seed {seed}:\n{told}")).collect();
-    assert_eq!(series.failures, 0, "replay with SERIATIM_SIM_SEED=n\n{told}");
+    for (seed, violations) in &series.failed {
+        println!("seed {seed}:");
+        violations.iter().take(VIOLATIONS_TOLD).for_each(|violation| println!("  {violation}"));
+    }
+    if let Some((seed, violations)) = series.failed.first() {
+        let (cuts, plan) = shrink::shrink(*seed, Plan::draw(*seed), violations[0].wrong);
+        println!("seed {seed} made smaller: {plan:#?}\n{}", shrink::line(*seed, &cuts, "why"));
+    }
+    assert_eq!(series.failures, 0, "replay with SERIATIM_SIM_SEED and SERIATIM_SIM_CUTS");
     let missing = series.coverage.missing();
     assert!(missing.is_empty(), "never happened: {missing:?}");
 }
 
 /// One seed, and everything that is known of it.
 fn tell(seed: u64) {
-    let plan = Plan::draw(seed);
+    let cuts = std::env::var("SERIATIM_SIM_CUTS").unwrap_or_default();
+    let plan = shrink::cut(Plan::draw(seed), &cuts);
     println!("{plan:#?}");
     let outcome = run(seed, plan, std::sync::Arc::default());
     let run::Outcome { violations, steps, simulated, evidence, .. } = outcome;
