@@ -1,4 +1,4 @@
-//! Mistakes on purpose, to show that the simulation sees them (`make mutants`).
+//! Mistakes on purpose, to show that they are seen (`make mutants`).
 //!
 //! `scripts/mutants` puts this file into a copy of the source, where `edits.patch` writes
 //! `mutant!("name")` to the places at which a mistake could be made: it is made if
@@ -15,38 +15,62 @@ macro_rules! mutant {
 pub fn is_made(name: &str) -> bool {
     static MADE: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
     let made = MADE.get_or_init(|| std::env::var("SERIATIM_MUTANT").ok());
-    debug_assert!(MUTANTS.iter().chain(&OTHERS).any(|(known, _)| *known == name), "{name} is in no list");
+    debug_assert!(is_listed(name), "{name} is in no list");
     made.as_deref() == Some(name)
 }
 
-/// Those that no unit test sees and the simulation does, and what goes wrong.
-pub const MUTANTS: [(&str, &str); 22] = [
-    ("park_unchecked", "an event that is parked already is parked again"),
-    ("own_turn_given_up", "to make room an event's own sequence is given up"),
-    ("late_twice", "what came late stays missing"),
-    ("one_wait_too_few", "a gap's last wait is left out"),
-    ("terminal_gives_up", "a terminal event ends the wait for what is before it at once"),
-    ("epoch_keeps_missing", "what the old epoch missed is missing in the new one"),
-    ("restored_unmarked", "on the way back into order nothing says what is missing"),
-    ("restored_never_looked_at", "lanes that wait for their partition to be restored are not due then"),
-    ("retired_epoch_reopened", "a retired lane takes events of its last epoch"),
-    ("trim_one_too_far", "the first entry that is not done is trimmed"),
-    ("id_follows_wall", "ids go back with the clock"),
-    ("clock_set_back", "what failed waits until a clock that was set back has caught up"),
-    ("unmarked_lost", "a change of hands forgets which gaps nobody was told of"),
-    ("held_fill_unnoted", "what fills a gap of a held entity is not noted"),
-    ("fill_not_pointed", "the ack of what was missing below the point is not noted"),
-    ("ack_before_commit", "an ack is confirmed before it is in the store"),
-    ("ambiguous_commit_done", "a commit whose answer was lost counts as done"),
-    ("heads_before_lease", "what is held is looked at before the lease is taken"),
-    ("points_taken_for_none", "points that could not be looked up count as none"),
-    ("taking_for_ever", "a lease that was not given is waited for, for ever"),
-    ("ambiguous_accepted", "a batch whose answer was lost counts as taken"),
-    ("again_as_known", "an event for which a call had no room counts as known"),
+fn is_listed(name: &str) -> bool {
+    MUTANTS.iter().map(|mutant| mutant.0).chain(OTHERS.iter().map(|other| other.0)).any(|known| known == name)
+}
+
+/// What sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Machine {
+    /// Whole runs in simulated time.
+    Simulation,
+    /// The rules in Rust against those in Redis.
+    Differential,
+    /// The store in memory against the one in Redis.
+    Conformance,
+}
+
+use Machine::{Conformance, Differential, Simulation};
+
+/// Those that no unit test sees, what does see them, and what goes wrong.
+pub const MUTANTS: [(&str, Machine, &str); 29] = [
+    ("park_unchecked", Simulation, "an event that is parked already is parked again"),
+    ("own_turn_given_up", Simulation, "to make room an event's own sequence is given up"),
+    ("late_twice", Simulation, "what came late stays missing"),
+    ("one_wait_too_few", Simulation, "a gap's last wait is left out"),
+    ("terminal_gives_up", Simulation, "a terminal event ends the wait for what is before it at once"),
+    ("epoch_keeps_missing", Simulation, "what the old epoch missed is missing in the new one"),
+    ("restored_unmarked", Simulation, "on the way back into order nothing says what is missing"),
+    ("restored_never_looked_at", Simulation, "lanes that wait for their partition to be restored are not due then"),
+    ("retired_epoch_reopened", Simulation, "a retired lane takes events of its last epoch"),
+    ("trim_one_too_far", Simulation, "the first entry that is not done is trimmed"),
+    ("id_follows_wall", Simulation, "ids go back with the clock"),
+    ("clock_set_back", Simulation, "what failed waits until a clock that was set back has caught up"),
+    ("unmarked_lost", Simulation, "a change of hands forgets which gaps nobody was told of"),
+    ("held_fill_unnoted", Simulation, "what fills a gap of a held entity is not noted"),
+    ("fill_not_pointed", Simulation, "the ack of what was missing below the point is not noted"),
+    ("ack_before_commit", Simulation, "an ack is confirmed before it is in the store"),
+    ("ambiguous_commit_done", Simulation, "a commit whose answer was lost counts as done"),
+    ("heads_before_lease", Simulation, "what is held is looked at before the lease is taken"),
+    ("points_taken_for_none", Simulation, "points that could not be looked up count as none"),
+    ("taking_for_ever", Simulation, "a lease that was not given is waited for, for ever"),
+    ("ambiguous_accepted", Simulation, "a batch whose answer was lost counts as taken"),
+    ("again_as_known", Simulation, "an event for which a call had no room counts as known"),
+    ("parked_next_unchecked", Differential, "what a lane without room has parked at next is written beside it"),
+    ("age_never_anew", Differential, "the age of what is parked is counted from the first ever parked"),
+    ("epoch_cuts_parked", Differential, "an epoch begins though a call had no room for all of the old one"),
+    ("degraded_overtakes_parked", Differential, "in a degraded partition a new event does not wait for what is parked"),
+    ("awaited_retired", Differential, "an idle lane is retired though time has something to do in it"),
+    ("no_number", Conformance, "a commit that was overtaken by a later one is taken"),
+    ("done_of_another", Conformance, "a commit counts as done because another term has made as many"),
 ];
 
 /// Those that do not count: a unit test sees them, too, or the simulation has not seen them yet.
-pub const OTHERS: [(&str, &str); 25] = [
+pub const OTHERS: [(&str, &str); 18] = [
     ("passed_still_counted", "what was parked and passes counts as parked"),
     ("no_fence", "a commit of a term that is over is taken"),
     ("term_stands", "a term is not raised when the clock was set back"),
@@ -58,13 +82,6 @@ pub const OTHERS: [(&str, &str); 25] = [
     ("hold_beside_running", "a hold begins while something of its entity runs"),
     ("fetched_before_stored", "held events are fetched before they are in the store"),
     ("floor_one_too_far", "the first entry that is not done counts as done"),
-    ("parked_next_unchecked", "what a lane without room has parked at next is written beside it"),
-    ("age_never_anew", "the age of what is parked is counted from the first ever parked"),
-    ("epoch_cuts_parked", "an epoch begins though a call had no room for all of the old one"),
-    ("degraded_overtakes_parked", "in a degraded partition a new event does not wait for what is parked"),
-    ("awaited_retired", "an idle lane is retired though time has something to do in it"),
-    ("no_number", "a commit that was overtaken by a later one is taken"),
-    ("done_of_another", "a commit counts as done because another term has made as many"),
     ("point_over_held", "the point stands above what is held, where both are equally far"),
     ("held_misses_nothing", "an entity of which only held events were seen misses nothing"),
     ("old_gap_forgotten", "a gap of an epoch that is over does not survive a change of hands"),
