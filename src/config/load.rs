@@ -53,10 +53,14 @@ impl Source {
 
 /// Reads, overlays and validates. Without a file the defaults are the base.
 pub fn load(file: Option<&Path>, overrides: &Overrides) -> Result<Config, ConfigError> {
-    let mut table = match file {
+    let table = match file {
         Some(path) => read(path)?,
         None => defaults(),
     };
+    overlay(table, overrides)
+}
+
+fn overlay(mut table: Table, overrides: &Overrides) -> Result<Config, ConfigError> {
     let mut config = parse(&table, "the built-in defaults")?;
     for (name, value) in &overrides.environment {
         let key = name[ENV_PREFIX.len()..].to_lowercase().replace("__", ".");
@@ -88,12 +92,17 @@ fn read(path: &Path) -> Result<Table, ConfigError> {
     let shown = path.display().to_string();
     let text = fs::read_to_string(path)
         .map_err(|error| ConfigError::Unreadable { path: shown.clone(), reason: error.to_string() })?;
-    // Parsed twice, because only the first of the two errors knows the line.
-    toml::from_str::<Config>(&text).map_err(|error| ConfigError::Malformed {
-        origin: shown.clone(),
+    table_of(&text, &shown)
+}
+
+fn table_of(text: &str, origin: &str) -> Result<Table, ConfigError> {
+    let malformed = |error: toml::de::Error| ConfigError::Malformed {
+        origin: origin.to_owned(),
         reason: error.to_string().trim_end().to_owned(),
-    })?;
-    toml::from_str(&text).map_err(|error| ConfigError::Malformed { origin: shown, reason: error.to_string() })
+    };
+    // Parsed twice, because only the first of the two errors knows the line.
+    toml::from_str::<Config>(text).map_err(malformed)?;
+    toml::from_str(text).map_err(malformed)
 }
 
 /// Puts a value at a dotted key. It is read as TOML where the default is not a text.

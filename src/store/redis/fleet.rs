@@ -49,12 +49,7 @@ impl RedisStore {
         let mut all = cmd("HGETALL");
         all.arg(SIDECARS_KEY);
         let now = reply::wall_ms(self.query(cmd("TIME")).await?)?;
-        let seen = |(sidecar, value): (String, String)| {
-            let (beat, about) = value.split_once('|')?;
-            let silent_ms = now.saturating_sub(beat.parse().ok()?);
-            Some(SidecarSeen { sidecar, about: about.to_owned(), silent_ms })
-        };
-        Ok(reply::pairs(self.query(all).await?)?.into_iter().filter_map(seen).collect())
+        reply::signs_of_life(self.query(all).await?, now)
     }
 
     pub(super) async fn take_lead(&self, owner: &str, for_ms: u64) -> Result<bool, StoreError> {

@@ -2,7 +2,7 @@
 
 use ::redis::{Value, cmd};
 
-use super::{RedisStore, reply};
+use super::{RedisStore, group_reply, reply};
 use crate::store::{
     GroupId, GroupKeys, GroupMeasure, GroupStore, HoldState, PartitionId, StoreError, StreamId, Switches,
     keys::members_key,
@@ -88,27 +88,13 @@ impl RedisStore {
     async fn last_id(&self, partition: &PartitionId) -> Result<StreamId, StoreError> {
         let mut info = cmd("XINFO");
         info.arg("STREAM").arg(self.keys(partition).events);
-        let fields = reply::map(self.query(info).await?)?;
-        let last = fields.into_iter().find(|(field, _)| field == "last-generated-id");
-        last.map_or(Ok(StreamId::default()), |(_, value)| reply::parsed(reply::text(value)?))
+        group_reply::last_id(self.query(info).await?)
     }
 
     /// Their names, and the last entry that each was given.
     async fn plain_groups(&self, partition: &PartitionId) -> Result<Vec<(String, StreamId)>, StoreError> {
         let mut info = cmd("XINFO");
         info.arg("GROUPS").arg(self.keys(partition).events);
-        let mut groups = Vec::new();
-        for group in reply::array(self.query(info).await?)? {
-            let (mut name, mut delivered) = (String::new(), StreamId::default());
-            for (field, value) in reply::map(group)? {
-                match field.as_str() {
-                    "name" => name = reply::text(value)?,
-                    "last-delivered-id" => delivered = reply::parsed(reply::text(value)?)?,
-                    _ => {}
-                }
-            }
-            groups.push((name, delivered));
-        }
-        Ok(groups)
+        group_reply::plain_groups(self.query(info).await?)
     }
 }

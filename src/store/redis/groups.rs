@@ -1,19 +1,18 @@
 //! Groups of workers in Redis.
 
-use ::redis::{Cmd, Value, cmd};
+use ::redis::{Cmd, cmd};
 use futures_util::{FutureExt, future::BoxFuture};
 
 use super::{
-    RedisStore, entries, reply,
+    RedisStore, entries, group_reply, reply,
     script::{ATTEND, GROUP_COMMIT, GROUP_LEASE, GROUP_OPEN, GROUP_RELEASE, GROUP_SWEEP, GROUP_WISH},
     waiter::RedisWaiter,
 };
 use crate::{
     order::Entity,
     store::{
-        Attendance, Commit, Committed, Granted, GroupId, GroupKeys, GroupStore, Head, HoldState, KeptEvents,
-        LeaseSeen, Leased, Member, PartitionId, Point, Read, Start, StoreError, StreamId, Switches, Waiter,
-        Wish,
+        Attendance, Commit, Committed, Granted, GroupId, GroupKeys, GroupStore, Head, KeptEvents, LeaseSeen,
+        Leased, Member, PartitionId, Point, Read, Start, StoreError, StreamId, Switches, Waiter, Wish,
         keys::{PartitionKeys, groups_key, members_key},
     },
 };
@@ -68,12 +67,7 @@ impl RedisStore {
     pub(super) async fn list_groups(&self, topic: &str) -> Result<Vec<(String, Switches)>, StoreError> {
         let mut query = cmd("HGETALL");
         query.arg(groups_key(topic));
-        let mut groups: Vec<(String, Switches)> = reply::pairs(self.query(query).await?)?
-            .into_iter()
-            .map(|(name, text)| (name, switches(&text)))
-            .collect();
-        groups.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(groups)
+        group_reply::groups(self.query(query).await?)
     }
 
     async fn switch_group(&self, group: &GroupId, switches: Switches) -> Result<bool, StoreError> {
@@ -92,16 +86,7 @@ impl RedisStore {
         let (groups, members) = (groups_key(&group.topic), members_key(&group.topic, &group.group));
         let mut call = ATTEND.call(&[&groups, &members], 3, 0);
         call.arg(&group.group).arg(&member.name).arg(member.count);
-        let reply = match self.link.run(&ATTEND, call).await? {
-            Value::Nil => return Ok(None),
-            reply => reply::array(reply)?,
-        };
-        let words = reply.into_iter().map(reply::text).collect::<Result<Vec<_>, _>>()?;
-        let (first, members) = words.split_first().ok_or_else(|| reply::unexpected("switches", &()))?;
-        let member = |pair: &[String]| Member { name: pair[0].clone(), count: pair[1].parse().unwrap_or(0) };
-        let mut members: Vec<Member> = members.chunks_exact(2).map(member).collect();
-        members.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(Some(Attendance { members, switches: switches(first) }))
+        group_reply::attendance(self.link.run(&ATTEND, call).await?)
     }
 
     async fn see_leases(&self, group: &GroupId, partitions: u32) -> Result<Vec<LeaseSeen>, StoreError> {
@@ -112,15 +97,10 @@ impl RedisStore {
             async move { self.query(query).await }
         };
         for reply in futures_util::future::join_all((0..partitions).map(ask)).await {
-            let mut values = reply::array(reply?)?.into_iter();
-            let (Some(owner), Some(term), Some(count)) = (values.next(), values.next(), values.next()) else {
-                return Err(reply::unexpected("owner, term and count", &()));
-            };
-            if term == Value::Nil {
-                break;
+            match group_reply::lease_seen(reply?)? {
+                Some(lease) => seen.push(lease),
+                None => break,
             }
-            let owner = Some(reply::text(owner)?).filter(|owner| !owner.is_empty());
-            seen.push(LeaseSeen { owner, term: reply::number(term)?, count: reply::number(count)? });
         }
         Ok(seen)
     }
@@ -136,23 +116,7 @@ impl RedisStore {
         let mut call = GROUP_LEASE.call(&[&keys.groups, &keys.lease], 5, 0);
         call.arg(group).arg(owner).arg(seen.owner.as_deref().unwrap_or_default());
         call.arg(seen.term).arg(seen.count);
-        let reply = match self.link.run(&GROUP_LEASE, call).await? {
-            Value::Nil => return Ok(None),
-            reply => reply::array(reply)?,
-        };
-        let words = reply.into_iter().map(reply::text).collect::<Result<Vec<_>, _>>()?;
-        let [term, floor, running, loose, asked, now] = &words[..] else {
-            return Err(reply::unexpected("a lease", &words));
-        };
-        let number = |digits: &String| digits.parse().map_err(|_| reply::unexpected("digits", digits));
-        Ok(Some(Leased {
-            term: number(term)?,
-            floor: reply::parsed(floor)?,
-            running: running.split_whitespace().map(reply::parsed).collect::<Result<_, _>>()?,
-            loose: loose.split_whitespace().map(reply::parsed).collect::<Result<_, _>>()?,
-            asked: number(asked)?,
-            now_ms: number(now)?,
-        }))
+        group_reply::leased(self.link.run(&GROUP_LEASE, call).await?)
     }
 
     async fn write_commit(
@@ -162,13 +126,7 @@ impl RedisStore {
         commit: &Commit,
     ) -> Result<Committed, StoreError> {
         let call = encode_commit(&GroupKeys::new(partition, group), group, commit);
-        let reply = reply::array(self.link.run(&GROUP_COMMIT, call).await?)?;
-        let numbers = reply.into_iter().map(reply::number).collect::<Result<Vec<_>, _>>()?;
-        match numbers[..] {
-            [1, asked, now_ms] => Ok(Committed::Done { asked, now_ms }),
-            [0, term] => Ok(Committed::Fenced { term }),
-            _ => Err(reply::unexpected("a commit's answer", &numbers)),
-        }
+        group_reply::committed(self.link.run(&GROUP_COMMIT, call).await?)
     }
 
     async fn read_points(
@@ -182,8 +140,7 @@ impl RedisStore {
         entities.iter().for_each(|entity| {
             query.arg(entity.as_str());
         });
-        let values = there(group, reply::array(self.query(query).await?)?)?;
-        values.map(reply::lane_state).collect()
+        group_reply::points(group, self.query(query).await?)
     }
 
     async fn read_heads(
@@ -193,19 +150,7 @@ impl RedisStore {
     ) -> Result<Vec<(Entity, Head)>, StoreError> {
         let mut query = cmd("HGETALL");
         query.arg(GroupKeys::new(partition, group).held);
-        let pairs = reply::pairs(self.query(query).await?)?;
-        if pairs.is_empty() {
-            return Err(no_group(group));
-        }
-        let mut heads: Vec<(Entity, Head)> = Vec::new();
-        for (entity, head) in pairs {
-            // The sentinel has no name.
-            if let Ok(entity) = Entity::new(&entity) {
-                heads.push((entity, head.parse()?));
-            }
-        }
-        heads.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(heads)
+        group_reply::heads(group, self.query(query).await?)
     }
 
     async fn read_kept(
@@ -221,9 +166,7 @@ impl RedisStore {
         numbers.iter().for_each(|number| {
             query.arg(GroupKeys::kept_field(entity, *number));
         });
-        let values = there(group, reply::array(self.query(query).await?)?)?;
-        let found = numbers.into_iter().zip(values).filter(|(_, value)| *value != Value::Nil);
-        found.map(|(number, value)| Ok((number, reply::bytes(value)?.to_vec()))).collect()
+        group_reply::kept(group, numbers, self.query(query).await?)
     }
 
     async fn note_wish(
@@ -239,15 +182,7 @@ impl RedisStore {
         call.arg(entity.as_str()).arg(wished.letter().to_string());
         call.arg(fits.iter().map(|state| state.letter()).collect::<String>());
         call.arg(if wish == Wish::Pause { Head::paused().to_string() } else { String::new() });
-        let answer = reply::text(self.link.run(&GROUP_WISH, call).await?)?;
-        match answer.as_str() {
-            "" => Ok(Granted::Done),
-            "-" => Ok(Granted::NotHeld),
-            letter => {
-                let state = HoldState::from_letter(letter.chars().next().unwrap_or(' '));
-                state.map(Granted::Unfit).ok_or_else(|| reply::unexpected("a state", &letter))
-            }
-        }
+        group_reply::granted(self.link.run(&GROUP_WISH, call).await?)
     }
 
     async fn read_raw(
@@ -260,20 +195,6 @@ impl RedisStore {
     }
 }
 
-fn no_group(group: &str) -> StoreError {
-    StoreError::NotExecuted(format!("NOGROUP there is no group {group}"))
-}
-
-/// What was asked for behind the sentinel. Without that the group is gone, and nothing found
-/// would mean something else: that nothing was done, or is held.
-fn there(group: &str, values: Vec<Value>) -> Result<impl Iterator<Item = Value>, StoreError> {
-    let mut values = values.into_iter();
-    match values.next() {
-        None | Some(Value::Nil) => Err(no_group(group)),
-        Some(_) => Ok(values),
-    }
-}
-
 fn keys_of(group: &GroupId, index: u32) -> GroupKeys {
     GroupKeys::new(&PartitionId { topic: group.topic.as_str().into(), index }, &group.group)
 }
@@ -281,10 +202,6 @@ fn keys_of(group: &GroupId, index: u32) -> GroupKeys {
 fn switches_text(switches: Switches) -> String {
     let letter = |on: bool, letter: &str| if on { letter.to_owned() } else { String::new() };
     letter(switches.paused, "p") + &letter(switches.degraded, "x")
-}
-
-fn switches(text: &str) -> Switches {
-    Switches { paused: text.contains('p'), degraded: text.contains('x') }
 }
 
 fn encode_commit(keys: &GroupKeys, group: &str, commit: &Commit) -> Cmd {
@@ -427,8 +344,7 @@ impl GroupStore for RedisStore {
             of_script.extend(of_partition.tombs.iter().map(String::as_str));
             let mut call = GROUP_SWEEP.call(&of_script, 3, 0);
             call.arg(term).arg(cursor).arg(count);
-            let reply = reply::array(self.link.run(&GROUP_SWEEP, call).await?)?;
-            reply.into_iter().next().map_or(Ok(0), reply::number)
+            group_reply::swept_points(self.link.run(&GROUP_SWEEP, call).await?)
         }
         .boxed()
     }

@@ -59,13 +59,10 @@ impl RedisStore {
     pub(super) async fn read_record(&self, topic: &str) -> Result<Option<TopicRecord>, StoreError> {
         let mut query = cmd("HGETALL");
         query.arg(topic_key(topic));
-        let fields = reply::pairs(self.query(query).await?)?;
-        if fields.is_empty() {
-            return Ok(None);
+        match self.query(query).await? {
+            Value::Map(fields) if fields.is_empty() => Ok(None),
+            fields => reply::record(fields).map(Some),
         }
-        let record = TopicRecord::from_fields(&fields);
-        let broken = || StoreError::Broken(format!("topic {topic}: its record cannot be read: {fields:?}"));
-        record.map(Some).ok_or_else(broken)
     }
 
     pub(super) async fn measure_partition(&self, partition: &PartitionId) -> Result<Measure, StoreError> {

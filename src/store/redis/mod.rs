@@ -18,6 +18,7 @@ mod encode;
 mod entries;
 mod fleet;
 mod group_look;
+mod group_reply;
 mod groups;
 mod link;
 mod look;
@@ -40,7 +41,7 @@ use self::{
 };
 pub use self::{link::RedisSettings, report::ServerReport};
 use super::{
-    Admitted, Batch, OpenError, PartitionId, StoreError, TopicRecord, TopicSpec,
+    Admitted, Batch, OpenError, PartitionId, StoreError, TopicSpec,
     keys::{PartitionKeys, probe_channel, topic_key},
     topic::{WIRE_VERSION, lists_text, policy_text},
 };
@@ -126,10 +127,7 @@ impl RedisStore {
             call.arg(field).arg(value);
         }
         let reply = self.link.run(&OPEN_TOPIC, call).await.map_err(store_error)?;
-        let fields = reply::pairs(reply).map_err(store_error)?;
-        let found = TopicRecord::from_fields(&fields).ok_or_else(|| {
-            store_error(StoreError::Broken(format!("its record cannot be read: {fields:?}")))
-        })?;
+        let found = reply::record(reply).map_err(store_error)?;
         match found.mismatch(&wanted) {
             Some(mismatch) => Err(OpenError::Mismatch { topic: topic.name.clone(), mismatch }),
             None => Ok(()),

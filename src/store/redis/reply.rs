@@ -11,7 +11,7 @@ use crate::{
     },
     store::{
         Admitted, Batch, Decision, Elapsed, Floor, Path, RecordError, Repair, RepairKind, SidecarSeen,
-        StoreError, Trimmed,
+        StoreError, TopicRecord, Trimmed,
     },
 };
 
@@ -72,6 +72,12 @@ pub fn pairs(value: Value) -> Result<Vec<(String, String)>, StoreError> {
             Ok(values.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
         }
     }
+}
+
+/// The fields of a topic's record.
+pub fn record(value: Value) -> Result<TopicRecord, StoreError> {
+    let fields = pairs(value)?;
+    TopicRecord::from_fields(&fields).ok_or_else(|| unexpected("a topic's record", &fields))
 }
 
 /// A map whose values are not all texts.
@@ -304,6 +310,17 @@ pub fn sidecars(value: Value) -> Result<Vec<SidecarSeen>, StoreError> {
         Some(SidecarSeen { sidecar: sidecar.clone(), about: about.clone(), silent_ms })
     };
     words.chunks(3).map(|words| seen(words).ok_or_else(|| unexpected("a sidecar", &words))).collect()
+}
+
+/// All sidecars that were heard of, each with when and what it said about itself; `now` is
+/// the store's wall clock. What is something else is left out.
+pub fn signs_of_life(value: Value, now: u64) -> Result<Vec<SidecarSeen>, StoreError> {
+    let seen = |(sidecar, value): (String, String)| {
+        let (beat, about) = value.split_once('|')?;
+        let silent_ms = now.saturating_sub(beat.parse().ok()?);
+        Some(SidecarSeen { sidecar, about: about.to_owned(), silent_ms })
+    };
+    Ok(pairs(value)?.into_iter().filter_map(seen).collect())
 }
 
 /// What `meta` says of a partition in a few words; nothing at all counts as 0 and no.

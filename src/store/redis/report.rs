@@ -62,14 +62,24 @@ impl ServerReport {
 }
 
 pub async fn read(link: &Link) -> Result<ServerReport, StoreError> {
-    let info = reply::text(verbatim(link.send(&cmd("INFO")).await?))?;
+    Ok(ServerReport {
+        address: link.address().to_owned(),
+        appendfsync: setting(link, "appendfsync").await,
+        rdb_save: setting(link, "save").await,
+        ..of_info(link.send(&cmd("INFO")).await?)?
+    })
+}
+
+/// What the reply of INFO says; the rest is left open.
+fn of_info(value: Value) -> Result<ServerReport, StoreError> {
+    let info = reply::text(verbatim(value))?;
     let lines = info.lines().filter_map(|line| line.split_once(':'));
     let fields: HashMap<&str, &str> = lines.collect();
     let field = |name: &str| fields.get(name).copied().unwrap_or_default().to_owned();
     let number = |name: &str| field(name).parse().unwrap_or(0);
     let valkey = field("valkey_version");
     Ok(ServerReport {
-        address: link.address().to_owned(),
+        address: String::new(),
         server: if valkey.is_empty() { "Redis".to_owned() } else { "Valkey".to_owned() },
         version: if valkey.is_empty() { field("redis_version") } else { valkey },
         role: field("role"),
@@ -78,8 +88,8 @@ pub async fn read(link: &Link) -> Result<ServerReport, StoreError> {
         maxmemory_bytes: number("maxmemory"),
         maxmemory_policy: field("maxmemory_policy"),
         aof_enabled: field("aof_enabled") == "1",
-        appendfsync: setting(link, "appendfsync").await,
-        rdb_save: setting(link, "save").await,
+        appendfsync: None,
+        rdb_save: None,
     })
 }
 
