@@ -37,7 +37,7 @@ pub struct EventLine<'a> {
 impl EventLine<'_> {
     /// Reads a line; the error says what is wrong and where.
     pub fn parse(line: &str) -> Result<pb::Event, String> {
-        let line: EventLine<'_> = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        let line: EventLine<'_> = serde_json::from_str(line).map_err(|error| told(&error))?;
         let (data, json) = match (line.data, line.data_base64) {
             (Some(_), Some(_)) => return Err("has both data and data_base64; keep one".to_owned()),
             (Some(json), None) => (json.get().as_bytes().to_vec(), true),
@@ -64,6 +64,18 @@ impl EventLine<'_> {
     }
 }
 
+/// What is wrong and where. It may quote the line, which may be long: the place stands at its
+/// end, and is not cut off.
+fn told(error: &serde_json::Error) -> String {
+    const TOLD_CHARS: usize = 300;
+    let said = error.to_string();
+    if said.chars().count() <= TOLD_CHARS {
+        return said;
+    }
+    let beginning: String = said.chars().take(TOLD_CHARS).collect();
+    format!("{beginning}... at column {}", error.column())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,5 +96,7 @@ mod tests {
         assert!(said(r#"{"entity":"e","type":"t","sequnce":1}"#).contains("unknown field `sequnce`"));
         assert!(said(r#"{"entity":"e","type":"t","sequence":-1}"#).contains("-1"));
         assert!(said(r#"{"entity":"e","type":"t","data":1,"data_base64":""}"#).contains("both"));
+        let long = said(&format!(r#"{{"{}":1}}"#, "x".repeat(100_000)));
+        assert!(long.len() < 400 && long.ends_with("... at column 100003"), "{long}");
     }
 }

@@ -105,15 +105,16 @@ fn parse(text: &[u8]) -> Option<Task> {
     let (id, epoch, sequence, order, moves) = (word()?, word()?, word()?, word()?, word()?);
     let (kind_len, attrs_len): (usize, usize) = (word()?.parse().ok()?, word()?.parse().ok()?);
     let rest = words.next()?;
-    let kind = std::str::from_utf8(rest.get(..kind_len)?).ok()?;
-    let attrs = std::str::from_utf8(rest.get(kind_len..kind_len + attrs_len)?).ok()?;
+    let (kind, rest) = rest.split_at_checked(kind_len)?;
+    let (attrs, data) = rest.split_at_checked(attrs_len)?;
+    let (kind, attrs) = (std::str::from_utf8(kind).ok()?, std::str::from_utf8(attrs).ok()?);
     let number = |digits: &str| digits.parse::<u64>().ok();
     let what = if order == GAP {
         let (from, waited) = attrs.split_once(',')?;
         let waited_ms = if waited.is_empty() { None } else { Some(number(waited)?) };
         What::Gap { from: Sequence::new(number(from)?).ok()?, reason: kind.into(), waited_ms }
     } else {
-        let data = Bytes::copy_from_slice(&rest[kind_len + attrs_len..]);
+        let data = Bytes::copy_from_slice(data);
         let order = Order::ALL.into_iter().find(|known| known.name() == order)?;
         What::Event { order, kind: kind.into(), attrs: attrs.into(), data }
     };
@@ -176,7 +177,8 @@ mod tests {
             let task = Task { id, epoch: Epoch::new(1).unwrap(), sequence, what, moves: true };
             assert_eq!(Task::from_text(&task.to_text()), Ok(task));
         }
-        for text in ["", "17-3:0:0:strict:1:5:0:abc", "x:0:0:strict:1:0:0:", "-:0:0:odd:1:0:0:"] {
+        let huge = format!("-:0:0:strict:1:1:{}:a", usize::MAX);
+        for text in ["", "17-3:0:0:strict:1:5:0:abc", "x:0:0:strict:1:0:0:", "-:0:0:odd:1:0:0:", &huge] {
             assert!(Task::from_text(text.as_bytes()).is_err(), "{text:?}");
         }
     }

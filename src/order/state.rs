@@ -106,6 +106,9 @@ pub struct ParkedSummary {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StateError(pub String);
 
+/// Of a text that is no state so much is told: it may be long.
+const SHOWN_CHARS: usize = 80;
+
 impl fmt::Display for StateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "not a lane state: {:?}", self.0)
@@ -178,7 +181,7 @@ impl FromStr for LaneState {
     type Err = StateError;
 
     fn from_str(text: &str) -> Result<Self, StateError> {
-        parse(text).ok_or_else(|| StateError(text.to_owned()))
+        parse(text).ok_or_else(|| StateError(text.chars().take(SHOWN_CHARS).collect()))
     }
 }
 

@@ -13,7 +13,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use futures_util::future::BoxFuture;
 
-use super::{Entry, PartitionId, RecordError, StoreError, StreamId};
+use super::{Entry, PartitionId, RecordError, StoreError, StreamId, record::beginning};
 use crate::order::{Entity, LaneState};
 
 /// Names a group of workers of a topic.
@@ -111,7 +111,7 @@ impl FromStr for Running {
 
     fn from_str(text: &str) -> Result<Self, RecordError> {
         let (id, crashes) = text.split_once('!').unwrap_or((text, "0"));
-        let crashes = crashes.parse().map_err(|_| RecordError::Id(text.to_owned()))?;
+        let crashes = crashes.parse().map_err(|_| RecordError::Id(beginning(text)))?;
         Ok(Running { id: id.parse()?, crashes })
     }
 }
@@ -213,7 +213,8 @@ impl FromStr for Head {
                 reason: reason.to_owned(),
             })
         };
-        parsed().ok_or_else(|| StoreError::Broken(format!("{text:?} says of no entity how it is held")))
+        let broken = || format!("{:?}... says of no entity how it is held", beginning(text));
+        parsed().ok_or_else(|| StoreError::Broken(broken()))
     }
 }
 

@@ -64,7 +64,7 @@ impl FromStr for StreamId {
 
     fn from_str(text: &str) -> Result<Self, RecordError> {
         let parts = text.split_once('-').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-        let (milliseconds, counter) = parts.ok_or_else(|| RecordError::Id(text.to_owned()))?;
+        let (milliseconds, counter) = parts.ok_or_else(|| RecordError::Id(beginning(text)))?;
         Ok(StreamId { milliseconds, counter })
     }
 }
@@ -142,11 +142,7 @@ impl Entry {
             let value = fields.iter().find(|(field, _)| field == name.as_bytes());
             value.map(|(_, value)| value).ok_or(RecordError::Absent { id, field: name })
         };
-        let malformed = |field: &'static str, value: &[u8]| RecordError::Malformed {
-            id,
-            field,
-            value: String::from_utf8_lossy(value).into_owned(),
-        };
+        let malformed = |field, value: &[u8]| malformed(id, field, value);
         let text = |name: &'static str| {
             let value = field(name)?;
             String::from_utf8(value.to_vec()).map_err(|_| malformed(name, value))
@@ -173,7 +169,15 @@ impl Entry {
 }
 
 fn malformed(id: StreamId, field: &'static str, value: &[u8]) -> RecordError {
-    RecordError::Malformed { id, field, value: String::from_utf8_lossy(value).into_owned() }
+    let shown = &value[..value.len().min(SHOWN_CHARS)];
+    RecordError::Malformed { id, field, value: String::from_utf8_lossy(shown).into_owned() }
+}
+
+/// Of what cannot be read so much is told: anybody may have written it, and it may be long.
+const SHOWN_CHARS: usize = 80;
+
+pub(super) fn beginning(text: &str) -> String {
+    text.chars().take(SHOWN_CHARS).collect()
 }
 
 fn text(id: StreamId, field: &'static str, value: Vec<u8>) -> Result<String, RecordError> {

@@ -1,6 +1,8 @@
 //! What Redis answered, as our own types. Anything unexpected is an error with the
 //! reply's shape in it, never a panic: the server may be older, newer or a proxy.
 
+use std::fmt::{self, Write};
+
 use ::redis::Value;
 use bytes::Bytes;
 
@@ -16,9 +18,28 @@ use crate::{
 };
 
 pub fn unexpected(what: &str, value: &impl std::fmt::Debug) -> StoreError {
-    let mut shown = format!("{value:?}");
-    shown.truncate(shown.char_indices().nth(200).map_or(shown.len(), |(at, _)| at));
-    StoreError::Broken(format!("unexpected reply, wanted {what}, got {shown}"))
+    let mut shown = Beginning(String::new());
+    // It ends early on purpose when there is enough.
+    let _ = write!(shown, "{value:?}");
+    StoreError::Broken(format!("unexpected reply, wanted {what}, got {}", shown.0))
+}
+
+/// The first characters of what is written to it: a reply may have many megabytes, and no
+/// message needs them all even for a moment.
+struct Beginning(String);
+
+const SHOWN_BYTES: usize = 200;
+
+impl fmt::Write for Beginning {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for c in text.chars() {
+            if self.0.len() + c.len_utf8() > SHOWN_BYTES {
+                return Err(fmt::Error);
+            }
+            self.0.push(c);
+        }
+        Ok(())
+    }
 }
 
 pub fn array(value: Value) -> Result<Vec<Value>, StoreError> {
@@ -235,10 +256,11 @@ pub fn probes(payload: &[u8]) -> Option<Vec<Probe>> {
     let sequence = |digits: &str| Sequence::new(number(digits)?).ok();
     let probe = |words: &[String]| {
         let [entity, epoch, first, last, is_last] = words else { return None };
+        let missing = Range { first: sequence(first)?, last: sequence(last)? };
         Some(Probe {
             entity: Entity::new(entity).ok()?,
             epoch: Epoch::new(number(epoch)?).ok()?,
-            missing: Range { first: sequence(first)?, last: sequence(last)? },
+            missing: Some(missing).filter(|missing| missing.first <= missing.last)?,
             is_last: is_last == "1",
         })
     };
@@ -298,7 +320,9 @@ pub fn wall_ms(value: Value) -> Result<u64, StoreError> {
     let (Some(seconds), Some(micros)) = (parts.next(), parts.next()) else {
         return Err(unexpected("seconds and microseconds", &()));
     };
-    Ok(seconds? * 1000 + micros? / 1000)
+    let (seconds, micros) = (seconds?, micros?);
+    let whole = seconds.checked_mul(1000).and_then(|ms| ms.checked_add(micros / 1000));
+    whole.ok_or_else(|| unexpected("a time", &seconds))
 }
 
 /// The reply of `beat`.
@@ -383,6 +407,15 @@ mod tests {
         for word in ["", "R", "R5-1", "R5 7", "Kx", "Fodd", "Z", "é"] {
             assert_eq!(decision(word), None, "{word:?}");
         }
+    }
+
+    #[test]
+    fn what_cannot_be_a_time_or_a_range_is_refused() {
+        let time = |seconds| wall_ms(Value::Array(vec![Value::Int(seconds), Value::Int(5_000)]));
+        assert_eq!(time(7), Ok(7_005));
+        assert!(matches!(time(i64::MAX), Err(StoreError::Broken(_))));
+        assert!(probes(br#"["e","0","4","5","1"]"#).is_some_and(|probes| probes.len() == 1));
+        assert_eq!(probes(br#"["e","0","5","4","1"]"#), None);
     }
 
     #[test]
