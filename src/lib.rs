@@ -11,6 +11,8 @@ pub mod client;
 pub mod clock;
 pub mod config;
 pub mod deliver;
+#[cfg(test)]
+mod fuzz;
 pub mod grpc;
 pub mod ingest;
 pub mod metrics;

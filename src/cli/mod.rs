@@ -9,6 +9,8 @@ mod delivery_json;
 mod demo;
 mod doctor;
 mod event_json;
+#[cfg(test)]
+mod fuzz;
 mod group;
 mod output;
 mod private_redis;

@@ -60,7 +60,7 @@ pub fn load(file: Option<&Path>, overrides: &Overrides) -> Result<Config, Config
     overlay(table, overrides)
 }
 
-fn overlay(mut table: Table, overrides: &Overrides) -> Result<Config, ConfigError> {
+pub(super) fn overlay(mut table: Table, overrides: &Overrides) -> Result<Config, ConfigError> {
     let mut config = parse(&table, "the built-in defaults")?;
     for (name, value) in &overrides.environment {
         let key = name[ENV_PREFIX.len()..].to_lowercase().replace("__", ".");
@@ -95,7 +95,7 @@ fn read(path: &Path) -> Result<Table, ConfigError> {
     table_of(&text, &shown)
 }
 
-fn table_of(text: &str, origin: &str) -> Result<Table, ConfigError> {
+pub(super) fn table_of(text: &str, origin: &str) -> Result<Table, ConfigError> {
     let malformed = |error: toml::de::Error| ConfigError::Malformed {
         origin: origin.to_owned(),
         reason: error.to_string().trim_end().to_owned(),

@@ -5,6 +5,8 @@
 //! relations are refused with a message that says what to write instead.
 
 mod delivery;
+#[cfg(test)]
+mod fuzz;
 mod load;
 mod topic;
 mod validate;

@@ -15,6 +15,8 @@ pub mod retry;
 mod task;
 
 mod consumer;
+#[cfg(test)]
+mod fuzz;
 mod options;
 mod worker;
 

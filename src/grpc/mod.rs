@@ -7,6 +7,8 @@
 mod codec;
 mod connections;
 mod delivery_service;
+#[cfg(test)]
+mod fuzz;
 mod ingest_service;
 mod oversize;
 mod publish_stream;

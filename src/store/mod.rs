@@ -6,6 +6,8 @@
 //! it. `redis::` and key names do not leave this module.
 
 mod batch;
+#[cfg(test)]
+mod fuzz;
 mod group;
 mod keys;
 mod memory;

@@ -2,6 +2,8 @@
 //! what is in its streams (a Redis has its own door).
 
 mod entries;
+#[cfg(test)]
+mod fuzz;
 
 pub use entries::EntryJson;
 

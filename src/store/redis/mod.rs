@@ -17,6 +17,8 @@
 mod encode;
 mod entries;
 mod fleet;
+#[cfg(test)]
+mod fuzz;
 mod group_look;
 mod group_reply;
 mod groups;

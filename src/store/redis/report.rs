@@ -71,7 +71,7 @@ pub async fn read(link: &Link) -> Result<ServerReport, StoreError> {
 }
 
 /// What the reply of INFO says; the rest is left open.
-fn of_info(value: Value) -> Result<ServerReport, StoreError> {
+pub(super) fn of_info(value: Value) -> Result<ServerReport, StoreError> {
     let info = reply::text(verbatim(value))?;
     let lines = info.lines().filter_map(|line| line.split_once(':'));
     let fields: HashMap<&str, &str> = lines.collect();
