@@ -105,12 +105,19 @@ pub(super) fn table_of(text: &str, origin: &str) -> Result<Table, ConfigError> {
     toml::from_str(text).map_err(malformed)
 }
 
+/// Sections within each other: `topics`, a topic, `lifecycle`, `transitions`. Far more would be
+/// nested as deeply, and overflow the stack.
+const SECTIONS_MAX: usize = 4;
+
 /// Puts a value at a dotted key. It is read as TOML where the default is not a text.
 fn set(table: &mut Table, key: &str, value: &str, origin: &str) -> Result<(), ConfigError> {
     let malformed = |reason: String| ConfigError::Malformed { origin: origin.to_owned(), reason };
     let mut steps: Vec<&str> = key.split('.').collect();
     let last =
         steps.pop().filter(|last| !last.is_empty()).ok_or_else(|| malformed("names no key".to_owned()))?;
+    if steps.len() > SECTIONS_MAX {
+        return Err(malformed(format!("no key lies in {} sections", steps.len())));
+    }
     let mut place = table;
     for step in steps {
         let inner = place.entry(step).or_insert_with(|| Value::Table(Table::new()));
@@ -146,6 +153,18 @@ mod tests {
         let environment = [("SERIATIM__STORE__URL", "redis://one:1"), ("SERIATIM__THREADS", "2")];
         let config = with(&environment, &[("store.url", "redis://two:2")]).unwrap();
         assert_eq!((config.store.url.as_str(), config.threads), ("redis://two:2", 2));
+    }
+
+    #[test]
+    fn a_key_of_countless_sections_is_refused() {
+        let deep = with(&[], &[(&"a.".repeat(100_000), "1"), ("x", "1")]).unwrap_err();
+        assert!(deep.to_string().ends_with("names no key"));
+        let deep = with(&[], &[(&("a.".repeat(100_000) + "a"), "1")]).unwrap_err();
+        assert!(deep.to_string().ends_with("no key lies in 100000 sections"));
+        assert!(
+            with(&[], &[("topics.jobs.lifecycle.transitions.a", "[\"a\"]")])
+                .is_err_and(|error| { error.to_string().contains("initial") })
+        );
     }
 
     #[test]
