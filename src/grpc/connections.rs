@@ -30,9 +30,15 @@ pub struct Connections {
 
 pub struct Connection {
     socket: Socket,
-    /// Until the first bytes came: when they must have.
-    silent: Option<Pin<Box<Sleep>>>,
+    /// Until its greeting is there: when it must be.
+    greeting: Option<Greeting>,
     _place: Place,
+}
+
+struct Greeting {
+    due: Pin<Box<Sleep>>,
+    /// Bytes that are not there yet.
+    missing: usize,
 }
 
 enum Socket {
@@ -85,8 +91,9 @@ impl Connections {
                         Ok(permit) => {
                             connections.metrics.connections.inc();
                             let place = Place { _permit: permit, metrics: connections.metrics.clone() };
-                            let silent = Some(Box::pin(tokio::time::sleep(SILENCE_MAX)));
-                            let connection = Connection { socket, silent, _place: place };
+                            let due = Box::pin(tokio::time::sleep(GREETING_MAX));
+                            let greeting = Some(Greeting { due, missing: GREETING_BYTES });
+                            let connection = Connection { socket, greeting, _place: place };
                             return Some((Ok(connection), (connections, listener)));
                         }
                         Err(_) => warn!("limits.connections are open; a further one was closed"),
@@ -102,8 +109,11 @@ impl Connections {
     }
 }
 
-/// A peer that connects and says nothing holds a place; HTTP/2 itself would let it.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// A peer that connects and says nothing, or greets byte by byte, holds a place; HTTP/2
+/// itself would let it. Once it has greeted, it is asked for a sign of life.
+const GREETING_MAX: Duration = Duration::from_secs(10);
+/// What every client sends first, the preface.
+const GREETING_BYTES: usize = 24;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 impl Connected for Connection {
@@ -118,16 +128,18 @@ impl AsyncRead for Connection {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
         let read = match &mut self.socket {
             Socket::Tcp(socket) => Pin::new(socket).poll_read(context, buffer),
             Socket::Unix(socket) => Pin::new(socket).poll_read(context, buffer),
         };
-        if read.is_ready() {
-            self.silent = None;
-        } else if let Some(deadline) = &mut self.silent
-            && deadline.as_mut().poll(context).is_ready()
-        {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        if let Some(greeting) = &mut self.greeting {
+            greeting.missing = greeting.missing.saturating_sub(buffer.filled().len() - before);
+            if greeting.missing == 0 {
+                self.greeting = None;
+            } else if read.is_pending() && greeting.due.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
         }
         read
     }

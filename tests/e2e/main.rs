@@ -9,6 +9,8 @@ mod chaos;
 mod client;
 mod configurations;
 mod consume;
+mod frame_gun;
+mod frames;
 mod full;
 mod gaps;
 mod half_open;
