@@ -13,6 +13,8 @@ help:
 	@echo "make sim           whole runs in simulated time, SEEDS=1000000 of them from SEED_START=1"
 	@echo "make model         the rules and leases model checked at full size: some minutes, some 10,000,000 states"
 	@echo "make mutants       mistakes on purpose, one after the other: how many simulated runs until each is seen"
+	@echo "make fuzz          every decoder, RUNS=1000000 inputs each that are nearly right, from SEED=1"
+	@echo "make frames        floods of HTTP/2 frames, FRAMES=1000000 of each kind, beside an honest client"
 	@echo "make gaps          100,000 gaps that end at once, while others publish"
 	@echo "make workers       workers that are killed and suspended, 60 times each, judged by the checker"
 	@echo "make chaos         sidecars killed 500 times and Redis 200 times under load, beside plain XADD"
@@ -52,6 +54,18 @@ THREADS ?= 2
 model:
 	SERIATIM_MODEL_FULL=1 SERIATIM_MODEL_THREADS=$(THREADS) \
 		$(CARGO) test --locked --release --test model -- --nocapture --test-threads=1
+
+# Inputs that are nearly right, with overflow checks: not the optimised build.
+RUNS ?= 1000000
+.PHONY: fuzz
+fuzz:
+	SERIATIM_FUZZ_RUNS=$(RUNS) SERIATIM_FUZZ_SEED=$(SEED) $(CARGO) test --locked --lib fuzz -- --nocapture
+
+# What no client library would send, at a sidecar of its own for each kind.
+FRAMES ?= 1000000
+.PHONY: frames
+frames: tools
+	SERIATIM_FRAMES=$(FRAMES) $(CARGO) test --locked --test e2e frame_gun -- --nocapture --test-threads=1
 
 # In a copy of the source, built apart.
 .PHONY: mutants
