@@ -3,11 +3,16 @@
 use redis::aio::MultiplexedConnection;
 use seriatim::store::{Entry, PartitionId, PartitionKeys};
 
+use super::sidecar::BOUND;
+
 /// Entries that one call reads: few enough to come within a client's usual patience.
 const PAGE: usize = 10_000;
 
 pub async fn connect(url: &str) -> MultiplexedConnection {
-    redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap()
+    // As it comes, a client gives up after half a second, which a busy machine exceeds.
+    let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(BOUND));
+    let client = redis::Client::open(url).unwrap();
+    client.get_multiplexed_async_connection_with_config(&patient).await.unwrap()
 }
 
 /// All entries of a topic's event streams, partition after partition.
