@@ -17,7 +17,8 @@ help:
 	@echo "make frames        floods of HTTP/2 frames, FRAMES=1000000 of each kind, beside an honest client"
 	@echo "make gaps          100,000 gaps that end at once, while others publish"
 	@echo "make workers       workers that are killed and suspended, 60 times each, judged by the checker"
-	@echo "make chaos         sidecars killed 500 times and Redis 200 times under load, beside plain XADD"
+	@echo "make chaos         sidecars killed 500 times, Redis 200 times and 12 more kinds of trouble, beside plain XADD"
+	@echo "make chaos-upgrade the same with sidecars and workers of an earlier commit (EARLIER=1a0da7c) among them"
 	@echo "make soak          an hour (MINUTES=60) at half load with a fault every 5 s: nothing lost, no process grows"
 	@echo "make delivery      how fast deliveries are, beside a plain loop of XREADGROUP and XACK"
 	@echo "make speed         what an event costs, with the optimised binary"
@@ -98,13 +99,37 @@ workers: tools
 	SERIATIM_KILLS=60 SERIATIM_STOPS=60 SERIATIM_ENTITIES=10000 \
 		$(CARGO) test --locked --test e2e workers -- --nocapture
 
-# Sidecars and Redis that are killed under load, beside a client that writes by itself.
-.PHONY: chaos
+# Sidecars, workers and Redis in trouble under load, beside a client that writes by itself: how much of each.
+.PHONY: chaos chaos-upgrade
 SIDECAR_KILLS ?= 500
 REDIS_KILLS ?= 200
+WORKER_KILLS ?= 50
+STOPS ?= 30
+SWAPS ?= 30
+CLOCKS ?= 50
+FULL_DISKS ?= 20
+CUTS ?= 50
+HOLES ?= 30
+DELAYS ?= 30
+CHAOS = SERIATIM_SIDECAR_KILLS=$(SIDECAR_KILLS) SERIATIM_REDIS_KILLS=$(REDIS_KILLS) \
+	SERIATIM_WORKER_KILLS=$(WORKER_KILLS) SERIATIM_SIDECAR_STOPS=$(STOPS) SERIATIM_WORKER_STOPS=$(STOPS) \
+	SERIATIM_REDIS_STOPS=$(STOPS) SERIATIM_SIDECAR_SWAPS=$(SWAPS) SERIATIM_WORKER_SWAPS=$(SWAPS) \
+	SERIATIM_SIDECAR_CLOCKS=$(CLOCKS) SERIATIM_REDIS_CLOCKS=$(CLOCKS) SERIATIM_FULL_DISKS=$(FULL_DISKS) \
+	SERIATIM_CUT_REPLIES=$(CUTS) SERIATIM_BLACK_HOLES=$(HOLES) SERIATIM_DELAYS=$(DELAYS) SERIATIM_SEED=$(SEED)
 chaos: tools
-	SERIATIM_SIDECAR_KILLS=$(SIDECAR_KILLS) SERIATIM_REDIS_KILLS=$(REDIS_KILLS) \
-		$(CARGO) test --locked --test e2e chaos -- --nocapture
+	$(CARGO) build --locked --example recording_worker
+	$(CHAOS) $(CARGO) test --locked --test e2e whatever_is_killed -- --nocapture
+
+# The same with the programs of an earlier commit beside the present ones; each that leaves is followed by one
+# of the other version.
+EARLIER ?= 1a0da7c
+chaos-upgrade: SIDECAR_KILLS = 50
+chaos-upgrade: REDIS_KILLS = 20
+chaos-upgrade: SWAPS = 50
+chaos-upgrade: tools
+	$(CARGO) build --locked --example recording_worker
+	earlier=$$(CARGO=$(CARGO) scripts/build-earlier $(EARLIER)) && \
+		SERIATIM_EARLIER=$$earlier $(CHAOS) $(CARGO) test --locked --test e2e whatever_is_killed -- --nocapture
 
 # Load and trouble for a long time: what the processes have in memory must not grow.
 .PHONY: soak

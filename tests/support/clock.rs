@@ -1,4 +1,4 @@
-//! A real redis-server whose wall clock a test owns.
+//! A process whose wall clock a test owns, most of the time a real redis-server.
 //!
 //! A test of what happens after an hour, or when a clock is set back, can neither wait
 //! that long nor set the machine's clock. `clock_shim.c` is preloaded into the server and
@@ -24,6 +24,7 @@
 use std::{
     env,
     fs::{self, DirBuilder, File},
+    ops::Deref,
     os::unix::fs::{DirBuilderExt, FileExt},
     path::{Path, PathBuf},
     process::Command,
@@ -39,31 +40,37 @@ const SHIM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/support/clock_shi
 const FROZEN_US: u64 = 0;
 const OFFSET_US: u64 = 8;
 
-pub struct RedisClock {
+/// The wall clock of whatever is started with its [`environment`](ProcessClock::environment).
+pub struct ProcessClock {
     /// Locked from reading a number to writing it.
     file: Mutex<File>,
     folder: PathBuf,
 }
 
-impl RedisClock {
-    /// A server whose clock is, for now, the real one; `extra` are its further arguments.
-    pub fn server(extra: &[&str]) -> (RedisClock, PrivateRedis) {
+impl ProcessClock {
+    /// For now it is the real one.
+    pub fn new() -> Self {
         let name = format!("seriatim-clock-{:016x}", seriatim::random::Random::from_system().draw());
         let folder = env::temp_dir().join(name);
         DirBuilder::new().mode(0o700).create(&folder).unwrap();
         let file = File::create_new(folder.join("clock")).unwrap();
         file.write_all_at(&[0; 16], 0).unwrap();
         // From here on the folder is removed, whatever fails.
-        let clock = RedisClock { file: Mutex::new(file), folder };
+        let clock = ProcessClock { file: Mutex::new(file), folder };
         compile(&clock.folder.join("clock.so"));
-        let wrapper = clock.folder.join("redis-server");
-        write_wrapper(&wrapper, &super::redis_program());
-        let redis = PrivateRedis::start(&wrapper, extra).expect("redis-server starts with its clock");
-        // The loader only warns of a library that it does not find.
-        let loaded = fs::read_to_string(format!("/proc/{}/maps", redis.pid())).unwrap();
-        let wanted = clock.folder.display();
-        assert!(loaded.contains("/clock.so"), "the server has not loaded {wanted}/clock.so: a space in it?");
-        (clock, redis)
+        clock
+    }
+
+    pub fn environment(&self) -> [(String, String); 2] {
+        let path = |name: &str| self.folder.join(name).display().to_string();
+        [("LD_PRELOAD".into(), path("clock.so")), ("SERIATIM_CLOCK".into(), path("clock"))]
+    }
+
+    /// The loader only warns of a library that it does not find.
+    pub fn assert_owned(&self, pid: u32) {
+        let loaded = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+        let wanted = self.folder.display();
+        assert!(loaded.contains("/clock.so"), "{pid} has not loaded {wanted}/clock.so: a space in it?");
     }
 
     /// The clock stands still at this moment until the next call.
@@ -87,16 +94,39 @@ impl RedisClock {
         write(&self.file.lock().unwrap(), FROZEN_US, 0);
     }
 
-    /// What the server's wall clock says, in milliseconds since 1970.
+    /// What this wall clock says, in milliseconds since 1970.
     pub fn now_ms(&self) -> u64 {
         wall_us(&self.file.lock().unwrap()) as u64 / 1_000
     }
 }
 
-impl Drop for RedisClock {
+impl Drop for ProcessClock {
     /// A server that still runs keeps what it has mapped.
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// That of a redis-server.
+pub struct RedisClock(ProcessClock);
+
+impl RedisClock {
+    /// A server whose clock is, for now, the real one; `extra` are its further arguments.
+    pub fn server(extra: &[&str]) -> (RedisClock, PrivateRedis) {
+        let clock = ProcessClock::new();
+        let wrapper = clock.folder.join("redis-server");
+        write_wrapper(&wrapper, &super::redis_program());
+        let redis = PrivateRedis::start(&wrapper, extra).expect("redis-server starts with its clock");
+        clock.assert_owned(redis.pid());
+        (RedisClock(clock), redis)
+    }
+}
+
+impl Deref for RedisClock {
+    type Target = ProcessClock;
+
+    fn deref(&self) -> &ProcessClock {
+        &self.0
     }
 }
 

@@ -1,15 +1,18 @@
 //! A Redis whose answers survive its process: what it has answered was handed to the kernel
-//! (`appendonly yes`), so it may be killed and started again with the same files.
+//! (`appendonly yes`), so it may be killed and started again with the same files. Its clock is the
+//! test's, and its disk may be one that gets full.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
 };
 
 use super::process::Guarded;
-use crate::{sidecar::BOUND, support::redis_program};
+use crate::{
+    sidecar::BOUND,
+    support::{clock::ProcessClock, redis_program},
+};
 
 /// How long one look at a starting server may take, and how long until the next one.
 const LOOK_MAX: Duration = Duration::from_secs(1);
@@ -17,20 +20,25 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 pub struct DurableRedis {
     process: Guarded,
+    pub clock: ProcessClock,
     folder: PathBuf,
 }
 
 impl DurableRedis {
     /// Its files and its socket are in `folder`.
     pub async fn start(folder: &Path) -> Self {
-        fs::create_dir_all(folder).unwrap();
-        let redis = DurableRedis { process: Self::spawn(folder), folder: folder.to_owned() };
+        let clock = ProcessClock::new();
+        let process = Self::spawn(folder, &clock);
+        let redis = DurableRedis { process, clock, folder: folder.to_owned() };
         redis.wait_until_ready().await;
+        redis.clock.assert_owned(redis.pid());
         redis
     }
 
-    fn spawn(folder: &Path) -> Guarded {
-        let mut command = Command::new(redis_program());
+    fn spawn(folder: &Path, clock: &ProcessClock) -> Guarded {
+        // The shell that guards it keeps the real clock.
+        let mut command = Command::new("env");
+        command.args(clock.environment().map(|(name, value)| format!("{name}={value}"))).arg(redis_program());
         command.args(["--port", "0", "--save", "", "--appendonly", "yes", "--daemonize", "no"]);
         // A process that is killed leaves to the kernel what it has written, synced or not. With
         // `everysec` Redis may answer before it writes, for as long as a sync is under way.
@@ -70,7 +78,21 @@ impl DurableRedis {
     /// SIGKILL, and another one with the same files.
     pub async fn kill_and_restart(&mut self) {
         self.process.kill();
-        self.process = Self::spawn(&self.folder);
+        self.process = Self::spawn(&self.folder, &self.clock);
         self.wait_until_ready().await;
+    }
+
+    /// Waits until what it wrote last is on its disk, or is not.
+    pub async fn wait_for_writes(&self, are_written: bool) {
+        let status = if are_written { "aof_last_write_status:ok" } else { "aof_last_write_status:err" };
+        let (began, client) = (Instant::now(), redis::Client::open(self.url()).unwrap());
+        let info = || async {
+            let mut connection = client.get_multiplexed_async_connection().await.ok()?;
+            redis::cmd("INFO").arg("persistence").query_async::<String>(&mut connection).await.ok()
+        };
+        while !info().await.is_some_and(|said| said.contains(status)) {
+            assert!(began.elapsed() < BOUND, "redis-server never says {status}");
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 }

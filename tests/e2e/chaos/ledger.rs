@@ -186,6 +186,11 @@ impl Ledger {
         tally.sent.saturating_sub(tally.handled)
     }
 
+    /// Events that were sent and are not answered yet.
+    pub fn in_flight(&self) -> u64 {
+        self.book.lock().unwrap().tally.in_flight
+    }
+
     pub fn tally(&self) -> Tally {
         self.book.lock().unwrap().tally.clone()
     }

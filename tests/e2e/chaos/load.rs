@@ -28,8 +28,6 @@ const ENTITIES: u64 = 50;
 const ROUND: u64 = EVENTS * ENTITIES;
 /// Published and not answered, at most.
 const WINDOW: usize = 512;
-/// Published and not handled, at most: workers that are behind are waited for.
-const BACKLOG_MAX: u64 = 4_000;
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// What was missed of the pace is made up for, but for no more than this.
 const BEHIND_MAX: Duration = Duration::from_secs(1);
@@ -39,15 +37,15 @@ pub struct Load {
     /// Events a second; as many as go without it.
     pub rate: Mutex<Option<f64>>,
     pub stop: AtomicBool,
-    /// Rounds whose entities are judged together; all of them without it.
-    pub rounds_of_window: Option<u64>,
-    /// Wait for workers that are behind.
-    pub has_workers: bool,
+    /// Rounds whose entities are judged together.
+    pub rounds_of_window: u64,
+    /// Published and not handled, at most: workers that are behind are waited for.
+    pub backlog_max: u64,
 }
 
 impl Load {
     fn window_of(&self, round: u64) -> u64 {
-        self.rounds_of_window.map_or(0, |rounds| round / rounds)
+        round / self.rounds_of_window
     }
 
     /// Waits until it is time for the next round.
@@ -59,7 +57,7 @@ impl Load {
         } else {
             *due = Instant::now();
         }
-        let is_behind = || self.has_workers && ledger.backlog() > BACKLOG_MAX;
+        let is_behind = || ledger.backlog() > self.backlog_max;
         while is_behind() && !self.stop.load(Ordering::Relaxed) {
             tokio::time::sleep(LOOK_EVERY).await;
         }

@@ -6,6 +6,7 @@ use std::{
     ffi::OsStr,
     fs,
     io::{BufRead, BufReader},
+    iter,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
@@ -48,6 +49,16 @@ impl Guarded {
         signal(self.pid, name);
     }
 
+    /// The same for one that may have ended by itself.
+    pub fn signal_if_there(&self, name: &str) {
+        let _ = Command::new("kill").args([&format!("-{name}"), &self.pid.to_string()]).output();
+    }
+
+    /// Has it ended? Its shell keeps what is left of it until it is killed.
+    pub fn has_ended(&self) -> bool {
+        resident_kb(self.pid).is_none()
+    }
+
     /// SIGKILL, and gone.
     pub fn kill(&mut self) {
         drop(self.guard.stdin.take());
@@ -76,9 +87,15 @@ pub struct Programs {
 }
 
 impl Programs {
+    /// This version, and the one in the folder that `SERIATIM_EARLIER` names, if it does.
+    pub fn all() -> Vec<Self> {
+        let earlier = env::var_os("SERIATIM_EARLIER").map(|folder| Self::in_folder(Path::new(&folder)));
+        iter::once(Self::current()).chain(earlier).collect()
+    }
+
     /// This version; or the copies in the folder that `SERIATIM_PROGRAMS` names, so that a long run does not
     /// stand in the way of the next build.
-    pub fn current() -> Self {
+    fn current() -> Self {
         match env::var_os("SERIATIM_PROGRAMS") {
             Some(folder) => Self::in_folder(Path::new(&folder)),
             None => Self::in_folder(Path::new(env!("CARGO_BIN_EXE_seriatim")).parent().unwrap()),
@@ -86,7 +103,7 @@ impl Programs {
     }
 
     /// As cargo builds them into a folder.
-    pub fn in_folder(folder: &Path) -> Self {
+    fn in_folder(folder: &Path) -> Self {
         let programs =
             Programs { sidecar: folder.join("seriatim"), worker: folder.join("examples/recording_worker") };
         for program in [&programs.sidecar, &programs.worker] {

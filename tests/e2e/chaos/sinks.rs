@@ -10,6 +10,7 @@ use seriatim_checker::{Name, Order, Run};
 use tokio::{io::AsyncReadExt, net::unix::pipe, sync::oneshot, task::JoinHandle};
 
 use super::{ledger::Ledger, process::Guarded};
+use crate::sidecar::eventually;
 
 /// One line of a journal; `examples/recording_worker.rs` writes it.
 #[derive(Deserialize)]
@@ -109,8 +110,20 @@ impl Worker {
         self.process.pid()
     }
 
+    /// One that cannot begin because of its store ends by itself.
+    pub fn has_ended(&self) -> bool {
+        self.process.has_ended()
+    }
+
     pub fn signal(&self, name: &str) {
-        self.process.signal(name);
+        self.process.signal_if_there(name);
+    }
+
+    /// SIGTERM; returns when it has left in order.
+    pub async fn leave(&self) {
+        self.signal("TERM");
+        let has_left = || async { self.has_ended() };
+        eventually("a worker that is told to leave does so", has_left).await;
     }
 
     /// SIGKILL; returns when all that it wrote is in the ledger.

@@ -14,14 +14,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use seriatim_checker::Rules;
-
 use super::{
-    PARTITIONS, TOPIC,
-    faults::Fault,
+    PARTITIONS, SETTLE, STUCK, TOPIC,
+    faults::{Fault, KINDS},
     follow::follow,
     load::{Load, publish},
     process::resident_kb,
+    rest::wait_for_rest,
+    rules,
     world::{Plan, World},
 };
 use crate::{
@@ -37,11 +37,10 @@ const CONFIG: &str = "[topics.jobs]\npartitions = 8\nretain_entries = 20000\nter
                       remember_for_ms = 300000\n";
 const PLAN: Plan =
     Plan { sidecars: 3, workers: 3, config: CONFIG, handler_ms: 2, nack_percent: 1, spares_the_first: true };
-/// Some 10,000 events are judged together, half a minute after the last of them was handled, or when
-/// they have not been for so long that they never will.
+/// Some 10,000 events are judged together.
 const ROUNDS_OF_WINDOW: u64 = 40;
-const SETTLE: Duration = Duration::from_secs(30);
-const STUCK: Duration = Duration::from_secs(180);
+/// Published and not handled, at most, also while it is measured how fast that goes.
+const BACKLOG_MAX: u64 = 4_000;
 /// Memory is looked at so often; what it does in the first minutes does not count.
 const SAMPLE_EVERY: Duration = Duration::from_secs(10);
 const WARM_UP: Duration = Duration::from_secs(600);
@@ -132,7 +131,7 @@ async fn pass(world: &World, memories: &mut Memories, began: Instant, until: Ins
         if Instant::now() >= *next {
             *next += SAMPLE_EVERY;
             sample(world, memories, began);
-            world.ledger.judge_old(&rules(), SETTLE, STUCK);
+            world.ledger.judge_old(&rules(true), SETTLE, STUCK);
         }
         let wake = until.min(*next);
         tokio::time::sleep_until(wake.into()).await;
@@ -140,10 +139,6 @@ async fn pass(world: &World, memories: &mut Memories, began: Instant, until: Ins
             return;
         }
     }
-}
-
-fn rules() -> Rules {
-    Rules { is_final: true, has_workers: true, suspended: true, ..Rules::default() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -156,8 +151,8 @@ async fn soak_under_load_and_trouble_nothing_is_lost_and_nobody_grows() {
     let load = Arc::new(Load {
         rate: Mutex::new(None),
         stop: AtomicBool::new(false),
-        rounds_of_window: Some(ROUNDS_OF_WINDOW),
-        has_workers: true,
+        rounds_of_window: ROUNDS_OF_WINDOW,
+        backlog_max: BACKLOG_MAX,
     });
     let publishing = tokio::spawn(publish(world.sockets(), ledger.clone(), load.clone(), random.draw()));
     let stop_following = Arc::new(AtomicBool::new(false));
@@ -172,12 +167,13 @@ async fn soak_under_load_and_trouble_nothing_is_lost_and_nobody_grows() {
     *load.rate.lock().unwrap() = Some(most / 2.0);
     println!("seed {seed}: at most {most:.0} events a second are handled, so {:.0} from now on", most / 2.0);
 
+    let spared = world.spared();
     let (mut memories, began) = (Memories::new(), Instant::now());
     let (mut faults, mut next_sample) = (BTreeMap::<Fault, u64>::new(), began);
     let sent_before = ledger.tally().sent;
     while began.elapsed() < lengths.run {
         let until = Instant::now() + lengths.fault_every;
-        let fault = *random.pick(&Fault::ALL);
+        let (fault, _, _) = *random.pick(&KINDS);
         world.strike(fault, &mut random).await;
         *faults.entry(fault).or_default() += 1;
         pass(&world, &mut memories, began, until, &mut next_sample).await;
@@ -196,7 +192,7 @@ async fn soak_under_load_and_trouble_nothing_is_lost_and_nobody_grows() {
     let took = began.elapsed();
     load.stop.store(true, Ordering::Relaxed);
     publishing.await.unwrap();
-    eventually("everything is handled", || async { ledger.is_complete() }).await;
+    let leftovers = wait_for_rest(&mut world).await;
     stop_following.store(true, Ordering::Relaxed);
     tokio::time::timeout(BOUND, following).await.expect("the streams can be read").unwrap();
     let mut connection = streams::connect(&world.redis.url()).await;
@@ -206,12 +202,14 @@ async fn soak_under_load_and_trouble_nothing_is_lost_and_nobody_grows() {
         length.arg(streams::events_key(TOPIC, index));
         entries += length.query_async::<u64>(&mut connection).await.unwrap();
     }
+    let last_spared = world.spared();
     world.end_workers().await;
-    let tally = ledger.judge_rest(&rules(), Vec::new());
+    let tally = ledger.judge_rest(&rules(true), leftovers);
 
     let rate = (tally.sent - sent_before) as f64 / took.as_secs_f64();
     println!("{took:.0?}: {} events ({rate:.0} a second), {entries} left in the streams", tally.sent);
-    println!("faults: {faults:?}; {} replies were cut", world.replies_cut());
+    println!("faults: {faults:?}");
+    println!("{} replies cut, {} workers ended by themselves", world.replies_cut(), world.supervised);
     println!("wrong: {:?}, of {} that were judged", tally.wrongs, tally.judged);
     let heads = ["at first", "after 10 min", "at the end", "at most", "line"];
     println!("{:<12}{}", "memory", heads.map(|head| format!("{head:>15}")).concat());
@@ -220,6 +218,7 @@ async fn soak_under_load_and_trouble_nothing_is_lost_and_nobody_grows() {
     }
     assert!(tally.wrongs.is_empty(), "{:#?}", tally.examples);
     assert_eq!(tally.judged, tally.sent);
+    assert_eq!(spared, last_spared, "the first sidecar and the first worker lived through all of it");
     for name in ["sidecar 0", "worker 0"] {
         let growth =
             memories[name].slope(WARM_UP).unwrap_or(0.0) * took.saturating_sub(WARM_UP).as_secs_f64() / 60.0;

@@ -3,13 +3,18 @@
 use std::{env, fs, path::PathBuf, sync::Arc};
 
 use super::{
+    TOPIC,
+    disk::SmallDisk,
     durable_redis::DurableRedis,
     ledger::Ledger,
     process::Programs,
     proxy::Proxy,
     sinks::{Job, Worker},
 };
-use crate::sidecar::{Launch, Sidecar};
+use crate::{
+    sidecar::{Launch, Sidecar},
+    support::{clock::ProcessClock, skipped},
+};
 
 pub const GROUP: &str = "storage";
 /// Short, so that a worker can be suspended for longer.
@@ -32,12 +37,16 @@ pub struct Plan {
 pub struct SidecarPlace {
     pub process: Option<Sidecar>,
     pub proxy: Proxy,
+    pub clock: ProcessClock,
+    /// Which of the programs it runs.
+    pub version: usize,
     socket: PathBuf,
 }
 
 pub struct WorkerPlace {
     pub process: Worker,
     pub proxy: Proxy,
+    pub version: usize,
 }
 
 pub struct World {
@@ -45,8 +54,15 @@ pub struct World {
     pub redis: DurableRedis,
     pub sidecars: Vec<SidecarPlace>,
     pub workers: Vec<WorkerPlace>,
+    /// In front of the same Redis, for whoever writes to it without a sidecar.
+    pub plain_proxy: Proxy,
     pub ledger: Arc<Ledger>,
-    programs: Programs,
+    /// Under the files of Redis; none if it cannot be mounted.
+    pub disk: Option<SmallDisk>,
+    /// This version, and perhaps an earlier one.
+    pub programs: Vec<Programs>,
+    /// Workers that ended by themselves.
+    pub supervised: u64,
     /// Of the next worker.
     number: u32,
     folder: PathBuf,
@@ -55,22 +71,38 @@ pub struct World {
 impl World {
     pub async fn start(name: &str, plan: Plan) -> Self {
         let folder = env::temp_dir().join(format!("seriatim-{name}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        fs::create_dir_all(folder.join("redis")).unwrap();
+        let disk = SmallDisk::mount(&folder.join("redis"));
+        let disk = disk.map_err(|why| skipped(&format!("{name}, the full disk"), &why)).ok();
         let redis = DurableRedis::start(&folder.join("redis")).await;
+        let plain_proxy = Proxy::start(&redis.socket()).await;
         let ledger = Arc::new(Ledger::new());
-        let (sidecars, workers) = (Vec::new(), Vec::new());
-        let programs = Programs::current();
-        let mut world = World { plan, redis, sidecars, workers, ledger, programs, number: 0, folder };
+        let (sidecars, workers, programs) = (Vec::new(), Vec::new(), Programs::all());
+        let mut world = World {
+            plan,
+            redis,
+            sidecars,
+            workers,
+            plain_proxy,
+            ledger,
+            disk,
+            programs,
+            supervised: 0,
+            number: 0,
+            folder,
+        };
         for number in 0..world.plan.sidecars {
-            let proxy = Proxy::start(&world.redis.socket()).await;
+            let (proxy, clock) = (Proxy::start(&world.redis.socket()).await, ProcessClock::new());
             let socket = world.folder.join(format!("sidecar-{number}.sock"));
-            world.sidecars.push(SidecarPlace { process: None, proxy, socket });
+            let version = number % world.programs.len();
+            world.sidecars.push(SidecarPlace { process: None, proxy, clock, version, socket });
             world.start_sidecar(number).await;
         }
-        for _ in 0..world.plan.workers {
+        for number in 0..world.plan.workers {
             let proxy = Proxy::start(&world.redis.socket()).await;
-            let process = world.new_worker(&proxy.url());
-            world.workers.push(WorkerPlace { process, proxy });
+            let version = number % world.programs.len();
+            let process = world.new_worker(&proxy.url(), version);
+            world.workers.push(WorkerPlace { process, proxy, version });
         }
         world
     }
@@ -83,23 +115,26 @@ impl World {
     pub async fn start_sidecar(&mut self, at: usize) {
         let place = &mut self.sidecars[at];
         place.process = None;
-        let (program, config) = (self.programs.sidecar.clone(), self.plan.config);
-        let (socket, redis_url) = (place.socket.clone(), place.proxy.url());
+        let (program, config) = (self.programs[place.version].sidecar.clone(), self.plan.config);
+        let (socket, redis_url, environment) =
+            (place.socket.clone(), place.proxy.url(), place.clock.environment());
         // It is waited for until it says where it listens, and proxies have to go on meanwhile.
         let start = move || {
             let (socket, redis_url) = (socket.as_path(), redis_url.as_str());
-            let (program, environment, log) = (program.as_path(), [], "error");
+            let (program, log) = (program.as_path(), "error");
             Sidecar::launch(&Launch { program, redis_url, config, socket, environment: &environment, log })
         };
-        place.process = Some(tokio::task::spawn_blocking(start).await.unwrap());
+        let process = tokio::task::spawn_blocking(start).await.unwrap();
+        place.clock.assert_owned(process.pid());
+        place.process = Some(process);
     }
 
-    fn new_worker(&mut self, redis: &str) -> Worker {
+    fn new_worker(&mut self, redis: &str, version: usize) -> Worker {
         self.number += 1;
         let job = Job {
-            program: &self.programs.worker,
+            program: &self.programs[version].worker,
             redis,
-            topic: super::TOPIC,
+            topic: TOPIC,
             group: GROUP,
             lease_ms: LEASE_MS,
             handler_ms: self.plan.handler_ms,
@@ -108,11 +143,21 @@ impl World {
         Worker::start(&self.folder, self.number, &job, &self.ledger)
     }
 
-    /// SIGKILL, and another one in its place.
+    /// SIGKILL, if it is still there, and another one in its place.
     pub async fn replace_worker(&mut self, at: usize) {
         self.workers[at].process.kill().await;
-        let redis = self.workers[at].proxy.url();
-        self.workers[at].process = self.new_worker(&redis);
+        let (redis, version) = (self.workers[at].proxy.url(), self.workers[at].version);
+        self.workers[at].process = self.new_worker(&redis, version);
+    }
+
+    /// Does what every supervisor does: a worker that ended by itself is started again.
+    pub async fn supervise(&mut self) {
+        for at in 0..self.workers.len() {
+            if self.workers[at].process.has_ended() {
+                self.replace_worker(at).await;
+                self.supervised += 1;
+            }
+        }
     }
 
     /// Ends all workers; all that they wrote is in the ledger then.
@@ -120,6 +165,11 @@ impl World {
         for place in &mut self.workers {
             place.process.kill().await;
         }
+    }
+
+    /// The processes of the first sidecar and the first worker.
+    pub fn spared(&self) -> (Option<u32>, u32) {
+        (self.sidecars[0].process.as_ref().map(Sidecar::pid), self.workers[0].process.pid())
     }
 
     /// Replies of Redis that never came, because the connection was closed instead.
@@ -131,6 +181,7 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
+        self.disk = None;
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
