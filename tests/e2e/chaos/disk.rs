@@ -1,8 +1,9 @@
-//! A disk of its own for Redis, in memory, that can be made full and roomy again.
+//! A disk of its own for Redis, in memory, that can be made full and roomy again. It goes with the
+//! test, even if that is killed.
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
+    process::{Child, Command, Stdio},
 };
 
 /// More than all files of a run; only what is written takes memory.
@@ -13,6 +14,8 @@ const TRIES_MAX: u32 = 20;
 
 pub struct SmallDisk {
     folder: PathBuf,
+    /// A shell that unmounts it when its standard input is closed.
+    guard: Child,
 }
 
 impl SmallDisk {
@@ -20,7 +23,11 @@ impl SmallDisk {
     pub fn mount(folder: &Path) -> Result<Self, String> {
         let size = format!("size={ROOMY}");
         run(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(folder))?;
-        Ok(SmallDisk { folder: folder.to_owned() })
+        // Whoever still has a file open there keeps it until its end.
+        let script = r#"trap '' HUP INT TERM QUIT; cat >/dev/null; umount --lazy "$0""#;
+        let mut guard = Command::new("sh");
+        guard.args(["-c", script]).arg(folder).stdin(Stdio::piped());
+        Ok(SmallDisk { folder: folder.to_owned(), guard: guard.spawn().expect("a shell starts") })
     }
 
     /// Makes it as large as what is on it, and a little more: it grows meanwhile.
@@ -47,9 +54,9 @@ impl SmallDisk {
 }
 
 impl Drop for SmallDisk {
-    /// Whoever still has a file open there keeps it until its end.
     fn drop(&mut self) {
-        let _ = run(Command::new("umount").arg("--lazy").arg(&self.folder));
+        drop(self.guard.stdin.take());
+        let _ = self.guard.wait();
     }
 }
 

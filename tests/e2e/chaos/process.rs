@@ -22,8 +22,9 @@ pub struct Guarded {
 impl Guarded {
     /// Starts program, arguments and environment of `command`; its other settings do not count.
     pub fn start(command: &Command) -> Self {
-        let script = r#"trap '' HUP INT TERM QUIT
-            "$0" "$@" >/dev/null </dev/null & process=$!
+        // The shell outlives signals of the terminal; what it starts does not inherit that.
+        let script = r#""$0" "$@" >/dev/null </dev/null & process=$!
+            trap '' HUP INT TERM QUIT
             exec 2>/dev/null
             echo $process; cat >/dev/null; kill -9 $process; wait $process"#;
         let set = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
