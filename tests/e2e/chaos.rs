@@ -45,7 +45,7 @@ const TOPIC: &str = "jobs";
 const PARTITIONS: u32 = 8;
 /// A missing event is waited for longer than any fault lasts. Streams are short, and are followed while they
 /// are written.
-const CONFIG: &str = "[topics.jobs]\npartitions = 8\nretain_entries = 50000\nterminal_wait_ms = 120000\ngap_waits_ms = [120000]\n";
+const CONFIG: &str = "[topics.jobs]\npartitions = 8\nretain_entries = 5000\nterminal_wait_ms = 120000\ngap_waits_ms = [120000]\n";
 const PLAN: Plan =
     Plan { sidecars: 2, workers: 3, config: CONFIG, handler_ms: 5, nack_percent: 1, spares_the_first: false };
 /// Events a second, and how many may be published and not handled.
@@ -96,12 +96,21 @@ async fn whatever_is_killed_stopped_cut_off_or_full_nothing_is_lost_doubled_or_o
     eventually("events are handled", || async { ours.tally().handled > 0 }).await;
 
     let (began, mut faults, mut while_in_flight) = (Instant::now(), BTreeMap::<Fault, u64>::new(), 0);
-    for fault in &deck {
+    for (number, fault) in (1..).zip(&deck) {
         tokio::time::sleep(Duration::from_millis(random.within(PAUSE_MS.0, PAUSE_MS.1))).await;
         while_in_flight += usize::from(in_flight(&ours).await);
         world.strike(*fault, &mut random).await;
         *faults.entry(*fault).or_default() += 1;
         ours.judge_old(&rules(true), SETTLE, STUCK);
+        if number % 100 == 0 {
+            let tally = ours.tally();
+            println!(
+                "{number} faults, {:.0?}: {} events, {} judged",
+                began.elapsed(),
+                tally.sent,
+                tally.judged
+            );
+        }
     }
     let (took, sent) = (began.elapsed(), ours.tally().sent);
 

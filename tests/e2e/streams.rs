@@ -1,16 +1,16 @@
 //! What is in the streams, read as any worker could: raw XRANGE, nothing sorted.
 
-use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
 use seriatim::store::{Entry, PartitionId, PartitionKeys};
 
 use super::sidecar::BOUND;
 
-/// Entries that one call reads: few enough to come within a client's usual patience.
+/// Entries that one call reads.
 const PAGE: usize = 10_000;
 
+/// With more patience than a client usually has: the machine may be busy.
 pub async fn connect(url: &str) -> MultiplexedConnection {
-    // As it comes, a client gives up after half a second, which a busy machine exceeds.
-    let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(BOUND));
+    let patient = AsyncConnectionConfig::new().set_response_timeout(Some(BOUND));
     let client = redis::Client::open(url).unwrap();
     client.get_multiplexed_async_connection_with_config(&patient).await.unwrap()
 }

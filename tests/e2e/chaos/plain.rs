@@ -21,8 +21,8 @@ use crate::{streams, support::Random};
 
 /// Written and not answered, at most; one waits for each.
 const WINDOW: usize = 64;
-/// Between two rounds: it need not keep up with the sidecars to fail.
-const PAUSE: Duration = Duration::from_millis(240);
+/// Between two rounds: it need not keep up with the sidecars to fail, and what it wrote stays.
+const PAUSE: Duration = Duration::from_secs(1);
 /// Until it tries again.
 const RETRY: Duration = Duration::from_millis(20);
 
