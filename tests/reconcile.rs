@@ -14,7 +14,7 @@ use seriatim::{
         Batch, Decision, Numbering, Offer, PartitionId, PartitionKeys, Payload, RedisStore, Store, TopicSpec,
     },
 };
-use support::{redis_server, redis_store};
+use support::{direct, redis_server, redis_store};
 
 const PACE: Pace = Pace { repairs: true, count: 10, pause: Duration::ZERO };
 
@@ -66,8 +66,7 @@ async fn what_is_out_of_place_is_mended_once_however_many_look() {
     let policy = Policy { gap_waits: vec![50], ..Policy::default() };
     one.open(&topic(policy)).await.unwrap();
     let keys = PartitionKeys::new(&partition());
-    let mut direct =
-        redis::Client::open(redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut direct = direct(&redis.url()).await;
     assert_eq!(look(&one).await.kinds, BTreeMap::new(), "nothing is out of place at first");
 
     // As many of each as one look of ten does not find at once.

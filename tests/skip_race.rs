@@ -20,7 +20,7 @@ use seriatim::{
         TopicSpec,
     },
 };
-use support::{redis_server, redis_store};
+use support::{direct, redis_server, redis_store};
 
 const TRIES: u64 = 10_000;
 /// Gaps that are opened at a time; each try uses up one or two.
@@ -63,8 +63,7 @@ fn spin(micros: i64) {
 async fn it_is_either_released_or_late() {
     let redis = redis_server(&[]);
     let (skipping, bringing) = (Arc::new(redis_store(&redis.url())), Arc::new(redis_store(&redis.url())));
-    let mut direct =
-        redis::Client::open(redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut direct = direct(&redis.url()).await;
     // No breaker: it would take the promise of order away that is being tried here.
     let breaker = BreakerPolicy { skips: 0, window: 1, hold: 0 };
     let policy = Policy { gap_waits: vec![1], breaker, ..Policy::default() };

@@ -10,7 +10,7 @@ use seriatim::{
         TopicSpec,
     },
 };
-use support::{redis_server, redis_store};
+use support::{direct, redis_server, redis_store};
 
 fn topic(append_max: u64) -> TopicSpec {
     let policy = Policy { append_max, ..Policy::default() };
@@ -61,8 +61,7 @@ async fn a_healthy_batch_goes_on_with_a_lane_that_another_process_left_half_drai
 #[tokio::test]
 async fn a_user_that_may_not_run_what_the_scripts_need_is_refused_at_the_start() {
     let redis = redis_server(&[]);
-    let mut admin =
-        redis::Client::open(redis.url()).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut admin = direct(&redis.url()).await;
     for command in [
         "hdel",
         "zrem",

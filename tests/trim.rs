@@ -15,7 +15,7 @@ use seriatim::{
         Numbering, PartitionId, PartitionKeys, RedisStore, Store, StreamId, TopicSpec, Trimmed, topic_key,
     },
 };
-use support::{Random, number_from_env, redis_server, redis_store};
+use support::{Random, direct, number_from_env, redis_server, redis_store};
 
 const ROUNDS: u64 = 60;
 /// Entries are either younger than half of it, or older than twice of it.
@@ -35,7 +35,7 @@ impl Bench {
         let store = redis_store(url);
         let policy = Policy { retention, ..Policy::default() };
         let topic = TopicSpec { name: "jobs".into(), partitions: 1, numbering: Numbering::Producer, policy };
-        let direct = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+        let direct = direct(url).await;
         store.open(&topic).await.unwrap();
         let partition = PartitionId { topic: "jobs".into(), index: 0 };
         let keys = PartitionKeys::new(&partition);

@@ -56,7 +56,7 @@ impl<'a> Pair<'a> {
     pub async fn open(url: &str, clock: &'a RedisClock) -> Self {
         let wall = Arc::new(ManualClock::at(clock.now_ms()));
         let (memory, redis) = (Arc::new(MemoryStore::new(wall.clone())), support::redis_store(url));
-        let mut direct = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+        let mut direct = support::direct(url).await;
         let _: () = redis::cmd("FLUSHALL").query_async(&mut direct).await.unwrap();
         let waiters = (memory.waiter(), redis.waiter());
         Pair { memory, redis, waiters, clock, wall, direct, read: BTreeMap::new() }

@@ -193,7 +193,7 @@ async fn a_group_that_vanished_is_made_anew_and_nothing_is_lost() {
 async fn a_group_that_is_half_removed_is_made_whole_and_nothing_is_lost() {
     let world = World::redis().await;
     let url = world.redis.as_ref().unwrap().url();
-    let mut connection = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut connection = crate::support::direct(&url).await;
     let names = names();
     let mut consumer = world.consumer(options("g")).await;
     goes_on(&world, &mut consumer, &names, 0).await;
@@ -285,7 +285,7 @@ async fn a_worker_with_nothing_to_read_or_no_room_asks_rarely() {
 async fn a_partition_that_cannot_be_read_is_tried_rarely_and_the_others_go_on() {
     let world = World::redis().await;
     let url = world.redis.as_ref().unwrap().url();
-    let mut connection = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut connection = crate::support::direct(&url).await;
     let watched = Watched::new(&world.store);
     let seen = World { store: watched.clone(), redis: None, partitions: world.partitions };
     let mut consumer = seen.consumer(options("g")).await;

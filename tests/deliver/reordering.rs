@@ -93,7 +93,7 @@ async fn a_sidecars_gap_is_delivered_with_its_reason_in_its_place() {
 async fn entries_of_other_programs_are_put_in_order_and_bad_ones_left_out() {
     let world = World::redis().await;
     let url = world.redis.as_ref().unwrap().url();
-    let mut connection = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+    let mut connection = crate::support::direct(&url).await;
     let key = GroupKeys::new(&world.partition_of("x"), "g").events;
     for fields in [
         vec![("entity", "x"), ("sequence", "1"), ("data", "x/1")],

@@ -11,7 +11,7 @@ use seriatim::{
     store::{Batch, MemoryStore, Numbering, Offer, PartitionId, Payload, Store, TopicSpec, partition_of},
 };
 
-use crate::support::{redis_server, redis_store};
+use crate::support::{direct, redis_server, redis_store};
 
 pub const TOPIC: &str = "jobs";
 pub const PARTITIONS: u32 = 4;
@@ -156,8 +156,7 @@ impl World {
     /// The plain loop of the next round begins anew.
     pub async fn forget_plain_group(&self) {
         let url = self.redis.as_ref().unwrap().url();
-        let mut connection =
-            redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+        let mut connection = direct(&url).await;
         for index in 0..self.partitions {
             let id = PartitionId { topic: TOPIC.into(), index };
             let mut destroy = redis::cmd("XGROUP");

@@ -109,8 +109,7 @@ impl<'a> Pair<'a> {
         let keys = PartitionKeys::new(&partition);
         memory.open(&history.topic).await.unwrap();
         redis.open(&history.topic).await.unwrap();
-        let client = redis::Client::open(url).unwrap();
-        let mut direct = client.get_multiplexed_async_connection().await.unwrap();
+        let mut direct = crate::support::direct(url).await;
         for (entity, state) in &history.planted {
             memory.restore(&partition, entity.clone(), state.clone());
             let _: () = direct.hset(&keys.lanes, entity.as_str(), state.to_string()).await.unwrap();

@@ -1,18 +1,15 @@
 //! What is in the streams, read as any worker could: raw XRANGE, nothing sorted.
 
-use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
+use redis::aio::MultiplexedConnection;
 use seriatim::store::{Entry, PartitionId, PartitionKeys};
 
-use super::sidecar::BOUND;
+use crate::support::direct;
 
 /// Entries that one call reads.
 const PAGE: usize = 10_000;
 
-/// With more patience than a client usually has: the machine may be busy.
 pub async fn connect(url: &str) -> MultiplexedConnection {
-    let patient = AsyncConnectionConfig::new().set_response_timeout(Some(BOUND));
-    let client = redis::Client::open(url).unwrap();
-    client.get_multiplexed_async_connection_with_config(&patient).await.unwrap()
+    direct(url).await
 }
 
 /// All entries of a topic's event streams, partition after partition.

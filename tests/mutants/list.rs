@@ -37,7 +37,7 @@ pub enum Machine {
 use Machine::{Conformance, Differential, Simulation};
 
 /// Those that no unit test sees, what does see them, and what goes wrong.
-pub const MUTANTS: [(&str, Machine, &str); 29] = [
+pub const MUTANTS: [(&str, Machine, &str); 41] = [
     ("park_unchecked", Simulation, "an event that is parked already is parked again"),
     ("own_turn_given_up", Simulation, "to make room an event's own sequence is given up"),
     ("late_twice", Simulation, "what came late stays missing"),
@@ -67,6 +67,18 @@ pub const MUTANTS: [(&str, Machine, &str); 29] = [
     ("awaited_retired", Differential, "an idle lane is retired though time has something to do in it"),
     ("no_number", Conformance, "a commit that was overtaken by a later one is taken"),
     ("done_of_another", Conformance, "a commit counts as done because another term has made as many"),
+    ("breaker_one_too_late", Differential, "a partition degrades one skip too late"),
+    ("calm_one_too_late", Differential, "a partition's breaker is calm a thousandth too late"),
+    ("full_one_too_late", Differential, "a partition is full one entry too late"),
+    ("held_one_too_long", Differential, "a degraded partition comes back a millisecond too late"),
+    ("idle_one_too_long", Differential, "an idle lane is retired a millisecond too late"),
+    ("remembered_one_too_long", Differential, "a missing announced entity is remembered a millisecond too long"),
+    ("ring_turns_late", Differential, "a ring of tombstones turns a millisecond too late"),
+    ("shadow_floor_passed", Differential, "in shadow the first event that may come counts as out of order"),
+    ("shadow_gap_late", Differential, "in shadow a gap is seen a millisecond too late"),
+    ("one_run_fewer", Differential, "one run of missing events fewer is remembered"),
+    ("one_id_fewer", Differential, "one id of those lately numbered fewer is remembered"),
+    ("one_announced_more", Differential, "one announcement more than may be is taken"),
 ];
 
 /// Those that do not count: a unit test sees them, too, or the simulation has not seen them yet.

@@ -42,8 +42,7 @@ impl<'c> Engine<'c> {
     /// The scripts, in a server whose clock is ours.
     pub async fn redis(topic: &str, url: &str, clock: &'c RedisClock) -> Self {
         clock.freeze_at(MOMENT);
-        let client = redis::Client::open(url).expect("the URL is well formed");
-        let direct = client.get_multiplexed_async_connection().await.expect("the server answers");
+        let direct = support::direct(url).await;
         let store = Box::new(support::redis_store(url));
         let probes = store.probes(topic).await.expect("the server lets us listen");
         Engine { partition: first_of(topic), kind: Kind::Redis { store, clock, direct }, probes }

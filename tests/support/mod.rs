@@ -26,6 +26,15 @@ pub fn redis_store(url: &str) -> RedisStore {
     RedisStore::new(settings, 1).expect("the URL is well formed")
 }
 
+/// A connection past the store. More patient than a client is by default: the machine may be
+/// busy, and whoever is slow is not wrong.
+pub async fn direct(url: &str) -> redis::aio::MultiplexedConnection {
+    let wait = Some(std::time::Duration::from_secs(30));
+    let config = redis::AsyncConnectionConfig::new().set_connection_timeout(wait).set_response_timeout(wait);
+    let client = redis::Client::open(url).expect("the URL is well formed");
+    client.get_multiplexed_async_connection_with_config(&config).await.expect("the server answers")
+}
+
 /// The project's generator, with what histories need.
 #[derive(Clone)]
 pub struct Random(seriatim::random::Random);
