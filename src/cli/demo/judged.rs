@@ -46,3 +46,23 @@ fn noted(entry: &Entry) -> checker::Entry {
         payload: id_digest(&String::from_utf8_lossy(&entry.data)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use hdrhistogram::Histogram;
+    use seriatim_checker::{Fate, Wrong};
+
+    use super::*;
+    use crate::random::Random;
+
+    #[test]
+    fn what_was_accepted_and_is_in_no_stream_is_lost() {
+        let load = Load::plan(3, &mut Random::from_seed(1));
+        let fates = load.deliveries.iter().map(|_| Fate::Accepted { at: 0 }).collect();
+        let latency_us = Histogram::new(3).unwrap();
+        let published = Published { latency_us, parked: 0, duplicates: 0, resent: 0, failed: 0, fates };
+        let found = judge(&load, &published, &[]);
+        assert_eq!(found.len(), load.deliveries.len());
+        assert!(found.iter().all(|violation| violation.wrong == Wrong::Lost), "{found:?}");
+    }
+}
