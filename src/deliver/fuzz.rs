@@ -99,11 +99,14 @@ fn streams_that_anybody_may_have_written() {
         for number in 1..=ENTRIES {
             let read = vec![foreign_entry(random, StreamId { milliseconds: number, counter: 0 })];
             let unknown = feed.unknown(&read).into_iter().map(|entity| (entity, None)).collect();
-            feed.read(read, unknown, now);
+            feed.read(read, unknown);
             now += random.below(100_000);
+            if percent(random, 50) {
+                feed.seen_to_end(now);
+            }
             feed.tick(now);
             if percent(random, 5) {
-                feed.set_degraded(percent(random, 50), now);
+                feed.set_degraded(percent(random, 50));
             }
             if percent(random, 50) {
                 acknowledge(&mut feed, now);

@@ -321,7 +321,7 @@ impl Worker {
         let (limits, retry) = (self.options.limits(), self.options.retry.clone());
         let mut feed = Feed::new(&leased, self.policy.clone(), limits, retry, random, now);
         feed.heads(heads);
-        feed.set_degraded(self.switches.degraded, now);
+        feed.set_degraded(self.switches.degraded);
         info!(group = %self.group, partition = index, term = leased.term, suspects = leased.running.len(), "took a partition");
         self.slots.insert(index, Slot::new(feed, now));
         self.counts.leases_taken.fetch_add(1, Ordering::Relaxed);

@@ -414,13 +414,14 @@ pub trait GroupStore: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Vec<Option<Point>>, StoreError>>;
 
     /// Forgets points of entities that were retired, about `count` from a place on. Only who has
-    /// done everything in the stream may call it; under another term nothing happens. Returns where
+    /// done everything in the stream may call it, and has said so: `as_of` are its term and how many
+    /// commits it made. Under another term, or after a further commit, nothing happens. Returns where
     /// to go on, 0 at the end.
     fn sweep_points<'a>(
         &'a self,
         partition: &'a PartitionId,
         group: &'a str,
-        term: u64,
+        as_of: (u64, u64),
         cursor: u64,
         count: usize,
     ) -> BoxFuture<'a, Result<u64, StoreError>>;

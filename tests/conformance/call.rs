@@ -147,7 +147,8 @@ pub enum Call {
     SweepPoints {
         at: PartitionId,
         group: String,
-        term: u64,
+        /// A term and a number of commits.
+        as_of: (u64, u64),
         count: usize,
         sight: &'static str,
     },

@@ -88,8 +88,14 @@ impl Sights {
         at: PartitionId,
         group: String,
     ) -> Call {
-        let (term, sight) = self.term(random, memory, &at, &group).await;
-        Call::SweepPoints { at, group, term, count: random.within(1, 100) as usize, sight }
+        let now = self.now(memory, &at, &group).await;
+        let (as_of, sight) = match random.below(100) {
+            0..=64 => ((now.term, now.count), "in force"),
+            65..=79 => ((now.term, other(random, now.count)), "after another commit"),
+            80..=89 => ((random.pick(&self.0).term, now.count), "of some time"),
+            _ => ((other(random, now.term), now.count), "of nobody"),
+        };
+        Call::SweepPoints { at, group, as_of, count: random.within(1, 100) as usize, sight }
     }
 
     pub async fn commit(

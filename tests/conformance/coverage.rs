@@ -108,6 +108,7 @@ const WANTED: [&str; 128] = [
     "skip: not executed",
     "skip: nothing",
     "skip: something",
+    "sweep points, after another commit: done",
     "sweep points, in force: done",
     "sweep points, of nobody: done",
     "sweep points, of some time: done",

@@ -157,8 +157,8 @@ async fn of_groups(store: &dyn Store, call: &Call) -> Reply {
         Call::Points { at, group, entities } => reply(store.points(at, group, entities).await, |points| {
             if points.iter().any(Option::is_some) { "something" } else { "nothing" }
         }),
-        Call::SweepPoints { at, group, term, count, .. } => {
-            reply(sweep_points(store, (at, group), *term, *count).await, done)
+        Call::SweepPoints { at, group, as_of, count, .. } => {
+            reply(sweep_points(store, (at, group), *as_of, *count).await, done)
         }
         Call::Heads { at, group } => reply(store.heads(at, group).await, filled),
         Call::Kept { at, group, entity, numbers } => {
@@ -202,12 +202,12 @@ async fn repair(store: &dyn Store, at: &PartitionId, count: usize) -> Result<Vec
 async fn sweep_points(
     store: &dyn Store,
     (at, group): (&PartitionId, &str),
-    term: u64,
+    as_of: (u64, u64),
     count: usize,
 ) -> Result<(), StoreError> {
     let mut cursor = 0;
     loop {
-        cursor = store.sweep_points(at, group, term, cursor, count).await?;
+        cursor = store.sweep_points(at, group, as_of, cursor, count).await?;
         if cursor == 0 {
             return Ok(());
         }

@@ -96,7 +96,7 @@ impl GroupStore for Watched {
         ) -> Result<Option<Leased>, StoreError>;
         fn release<'a>(id: &'a PartitionId, group: &'a str, term: u64) -> Result<(), StoreError>;
         fn sweep_points<'a>(
-            id: &'a PartitionId, group: &'a str, term: u64, cursor: u64, count: usize
+            id: &'a PartitionId, group: &'a str, as_of: (u64, u64), cursor: u64, count: usize
         ) -> Result<u64, StoreError>;
         fn heads<'a>(id: &'a PartitionId, group: &'a str) -> Result<Vec<(Entity, Head)>, StoreError>;
         fn kept<'a>(

@@ -224,7 +224,7 @@ impl Leases {
         let reads: Vec<_> = new.map(|(number, line)| read(number, *line)).collect();
         let unknown = slot.feed.unknown(&reads);
         let points = unknown.into_iter().map(|of| (of.clone(), store.resume.get(&of).cloned())).collect();
-        slot.with_feed(|feed| feed.read(reads, points, 0));
+        slot.with_feed(|feed| feed.read(reads, points));
     }
 
     fn pump(&self, state: &mut State, at: usize, renew: bool) -> Option<()> {

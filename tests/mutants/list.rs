@@ -82,7 +82,7 @@ pub const MUTANTS: [(&str, Machine, &str); 41] = [
 ];
 
 /// Those that do not count: a unit test sees them, too, or the simulation has not seen them yet.
-pub const OTHERS: [(&str, &str); 18] = [
+pub const OTHERS: [(&str, &str); 17] = [
     ("passed_still_counted", "what was parked and passes counts as parked"),
     ("no_fence", "a commit of a term that is over is taken"),
     ("term_stands", "a term is not raised when the clock was set back"),
@@ -100,5 +100,4 @@ pub const OTHERS: [(&str, &str); 18] = [
     ("old_fetch_taken", "what was fetched for an earlier turn is taken for this one"),
     ("held_late_again", "late events that are held are not noted as done"),
     ("old_answer_taken", "an answer is taken for what has its number in another term"),
-    ("old_read_taken", "entries that were read in another term are taken"),
 ];

@@ -392,11 +392,11 @@ impl GroupStore for Link {
         &'a self,
         partition: &'a PartitionId,
         group: &'a str,
-        term: u64,
+        as_of: (u64, u64),
         cursor: u64,
         count: usize,
     ) -> Future<'a, u64> {
-        self.call(None, move |store| now(store.sweep_points(partition, group, term, cursor, count))).boxed()
+        self.call(None, move |store| now(store.sweep_points(partition, group, as_of, cursor, count))).boxed()
     }
 
     fn heads<'a>(&'a self, partition: &'a PartitionId, group: &'a str) -> Future<'a, Vec<(Entity, Head)>> {

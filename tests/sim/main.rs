@@ -41,7 +41,7 @@ const SEEDS: u64 = 20_000;
 /// Runs of each way to lose what was answered.
 const LOSING_SEEDS: u64 = 300;
 /// Failures that are told, and how much of each.
-const TOLD: usize = 5;
+const TOLD: usize = 20;
 const VIOLATIONS_TOLD: usize = 4;
 
 fn number(name: &str) -> Option<u64> {

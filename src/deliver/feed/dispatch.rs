@@ -1,6 +1,6 @@
 //! One task of an entity at a time, fair across entities.
 
-use super::{Feed, Out};
+use super::{BEHIND_MAX_MS, Feed, Out};
 use crate::{
     deliver::task::{Task, What},
     order::{Entity, Epoch, LaneState, Order, Range, Ranges, Sequence},
@@ -165,7 +165,8 @@ impl Feed {
 
     /// Lets time pass.
     pub fn tick(&mut self, now: u64) {
-        self.elapse_lanes(now);
+        self.seen_to_end(now.saturating_sub(BEHIND_MAX_MS));
+        self.elapse_lanes();
         self.wake_holds(now);
         let limit = self.limits.handler_max_ms;
         let is_overdue = |out: &&Out| now.saturating_sub(out.since) >= limit;
@@ -235,6 +236,11 @@ impl Feed {
             for task in line.queue.iter().filter(below) {
                 let first = match &task.what {
                     What::Event { order: Order::Strict, .. } => continue,
+                    // It fills what was missing when order was given up: nobody was told of that.
+                    What::Event { order: Order::Passed, .. } => {
+                        unmarked = Some(unmarked.unwrap_or(task.sequence).min(task.sequence));
+                        task.sequence
+                    }
                     What::Event { .. } => task.sequence,
                     What::Gap { from, .. } => {
                         unmarked = Some(unmarked.unwrap_or(*from).min(*from));

@@ -111,6 +111,9 @@ pub struct Feed {
     retry: RetryPolicy,
     random: Random,
     lanes: Partition<Content>,
+    /// What time it is for the lanes: when the stream was last known to be read to its end, because
+    /// what is missing may stand in what was not read yet.
+    seen_at: u64,
     /// Read up to here.
     position: StreamId,
     unfinished: BTreeMap<StreamId, u64>,
@@ -148,6 +151,9 @@ pub struct Feed {
     warnings: Vec<String>,
 }
 
+/// A reader that is further behind than this counts the time all the same: it may never catch up, and
+/// no entity must wait for ever.
+const BEHIND_MAX_MS: u64 = 60_000;
 /// Warnings that are kept until somebody takes them.
 const WARNINGS_MAX: usize = 16;
 /// A gap of more than so many events is worth a warning.
@@ -169,6 +175,7 @@ impl Feed {
             retry,
             random,
             lanes: Partition::new(now),
+            seen_at: now,
             position: leased.floor,
             unfinished: BTreeMap::new(),
             unfinished_bytes: 0,
@@ -223,6 +230,11 @@ impl Feed {
     /// Deliveries that are out, and that somebody will answer.
     pub fn running(&self) -> usize {
         self.out.len() - self.abandoned
+    }
+
+    /// How many commits there were.
+    pub fn commits(&self) -> u64 {
+        self.commits
     }
 
     /// A person's decisions that were seen, counted.

@@ -36,7 +36,7 @@ impl Feed {
     }
 
     /// Takes entries, in stream order, with the points of those entities that were unknown.
-    pub fn read(&mut self, reads: Vec<Read>, points: Vec<(Entity, Option<Point>)>, now: u64) {
+    pub fn read(&mut self, reads: Vec<Read>, points: Vec<(Entity, Option<Point>)>) {
         for (entity, point) in points {
             self.meet(entity, point);
         }
@@ -52,7 +52,7 @@ impl Feed {
                 continue;
             }
             match entry {
-                Ok(entry) => self.take(entry, now),
+                Ok(entry) => self.take(entry),
                 Err(error) => {
                     self.tally.malformed += 1;
                     self.warn(|| format!("left out, because it cannot be read: {error}"));
@@ -75,7 +75,7 @@ impl Feed {
         self.lines.insert(entity, line);
     }
 
-    fn take(&mut self, entry: Entry, now: u64) {
+    fn take(&mut self, entry: Entry) {
         let id = entry.id;
         let bytes = (entry.kind.len() + entry.attrs.len() + entry.data.len()) as u64;
         self.unfinished.insert(id, bytes);
@@ -88,12 +88,12 @@ impl Feed {
             return;
         };
         match entry.order {
-            Order::Marker => self.take_marker(&entity, &entry, now),
+            Order::Marker => self.take_marker(&entity, &entry),
             Order::Strict => {
-                self.reach(&entity, &entry, entry.sequence, SkipReason::Overtaken, now);
-                self.admit(&entity, entry, now);
+                self.reach(&entity, &entry, entry.sequence, SkipReason::Overtaken);
+                self.admit(&entity, entry);
             }
-            Order::Passed => self.admit(&entity, entry, now),
+            Order::Passed => self.admit(&entity, entry),
             Order::Late | Order::Replay => {
                 let order = entry.order;
                 self.enqueue(&entity, out_of_order(entry, order));
@@ -101,10 +101,10 @@ impl Feed {
         }
     }
 
-    fn take_marker(&mut self, entity: &Entity, entry: &Entry, now: u64) {
+    fn take_marker(&mut self, entity: &Entity, entry: &Entry) {
         if entry.kind != "seriatim.gap" {
             if entry.kind == "seriatim.epoch" {
-                self.reach(entity, entry, self.policy.first, SkipReason::Epoch, now);
+                self.reach(entity, entry, self.policy.first, SkipReason::Epoch);
             }
             self.finish_entry(entry.id);
             return;
@@ -112,10 +112,10 @@ impl Feed {
         let nothing = GapAttrs { reason: "", from: None, waited: None };
         let attrs: GapAttrs<'_> = serde_json::from_str(&entry.attrs).unwrap_or(nothing);
         let from = attrs.from.and_then(|from| Sequence::new(from).ok()).unwrap_or(entry.sequence);
-        self.reach(entity, entry, from, SkipReason::Overtaken, now);
+        self.reach(entity, entry, from, SkipReason::Overtaken);
         let mut effects = Effects::new(u64::MAX);
         let (epoch, to) = (entry.epoch, entry.sequence.after());
-        self.lanes.reach(entity, epoch, to, SkipReason::Operator, now, &self.policy, &mut effects);
+        self.lanes.reach(entity, epoch, to, SkipReason::Operator, self.seen_at, &self.policy, &mut effects);
         let mut tasks = self.tasks(effects);
         // The last gap stands for the marker, and says what it says.
         let is_gap = |task: &(Entity, Task)| matches!(task.1.what, What::Gap { .. });
@@ -130,13 +130,13 @@ impl Feed {
         tasks.into_iter().for_each(|(entity, task)| self.enqueue(&entity, task));
     }
 
-    fn reach(&mut self, entity: &Entity, entry: &Entry, to: Sequence, reason: SkipReason, now: u64) {
+    fn reach(&mut self, entity: &Entity, entry: &Entry, to: Sequence, reason: SkipReason) {
         let mut effects = Effects::new(u64::MAX);
-        self.lanes.reach(entity, entry.epoch, to, reason, now, &self.policy, &mut effects);
+        self.lanes.reach(entity, entry.epoch, to, reason, self.seen_at, &self.policy, &mut effects);
         self.enqueue_all(effects);
     }
 
-    fn admit(&mut self, entity: &Entity, entry: Entry, now: u64) {
+    fn admit(&mut self, entity: &Entity, entry: Entry) {
         if self.lanes.is_stale(entity, entry.epoch) && entry.order == Order::Strict {
             // In its turn it came before the higher epoch: it is done.
             self.tally.known += 1;
@@ -153,11 +153,11 @@ impl Feed {
         // What is in order is never refused, and need not be offered twice.
         let again = (order != Order::Strict).then(|| event.clone());
         let mut effects = Effects::new(u64::MAX);
-        let mut verdict = self.offer(entity, event, now, &mut effects);
+        let mut verdict = self.offer(entity, event, &mut effects);
         if let (Verdict::Refused(_), Some(event)) = (verdict, again) {
             self.warn(|| "more waits for missing events than may: order is not promised for now".to_owned());
-            self.lanes.trip(now, &self.policy);
-            verdict = self.offer(entity, event, now, &mut effects);
+            self.lanes.trip(self.seen_at, &self.policy);
+            verdict = self.offer(entity, event, &mut effects);
         }
         self.enqueue_all(effects);
         match verdict {
@@ -175,28 +175,28 @@ impl Feed {
         }
     }
 
-    fn offer(
-        &mut self,
-        entity: &Entity,
-        event: Event<Content>,
-        now: u64,
-        effects: &mut Effects<Content>,
-    ) -> Verdict {
-        let mut verdict = Verdict::Again;
+    fn offer(&mut self, entity: &Entity, event: Event<Content>, effects: &mut Effects<Content>) -> Verdict {
+        let (mut verdict, now) = (Verdict::Again, self.seen_at);
         self.lanes.admit([(entity, event)], now, &self.policy, effects, |decided, _| verdict = decided);
         verdict
     }
 
+    /// All that was in the stream at this time was read.
+    pub fn seen_to_end(&mut self, at: u64) {
+        self.seen_at = self.seen_at.max(at);
+    }
+
     /// Lets time pass: gaps end, what is told to pass passes.
-    pub(super) fn elapse_lanes(&mut self, now: u64) {
+    pub(super) fn elapse_lanes(&mut self) {
         let mut effects = Effects::new(u64::MAX);
         // A worker's lanes append to no stream that could be full.
-        self.lanes.elapse(now, &self.policy, usize::MAX, Lengths::default(), &mut effects);
+        self.lanes.elapse(self.seen_at, &self.policy, usize::MAX, Lengths::default(), &mut effects);
         self.enqueue_all(effects);
     }
 
     /// A person takes the promise of order away, or gives it back.
-    pub fn set_degraded(&mut self, degraded: bool, now: u64) {
+    pub fn set_degraded(&mut self, degraded: bool) {
+        let now = self.seen_at;
         let mut effects = Effects::new(u64::MAX);
         if degraded && !self.lanes.is_degraded_by_operator() {
             self.lanes.degrade(now, &mut effects);

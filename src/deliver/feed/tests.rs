@@ -56,7 +56,7 @@ fn feed() -> Feed {
 /// Reads without anything known of the entities.
 fn take(feed: &mut Feed, reads: Vec<Read>) {
     let unknown = feed.unknown(&reads);
-    feed.read(reads, unknown.into_iter().map(|entity| (entity, None)).collect(), 0);
+    feed.read(reads, unknown.into_iter().map(|entity| (entity, None)).collect());
 }
 
 fn names(started: &[Started]) -> Vec<String> {
@@ -113,7 +113,7 @@ fn whoever_takes_over_leaves_out_what_the_points_cover_and_runs_suspects_alone()
     ];
     let unknown = feed.unknown(&reads);
     let point = |entity: &Entity| (entity.as_str() == "a").then(|| "0:1".parse().unwrap());
-    feed.read(reads, unknown.into_iter().map(|entity| (entity.clone(), point(&entity))).collect(), 0);
+    feed.read(reads, unknown.into_iter().map(|entity| (entity.clone(), point(&entity))).collect());
     let first = feed.start(9, 0);
     assert_eq!(names(&first), ["b 0"], "nothing beside what may end its worker");
     let commit = feed.commit();

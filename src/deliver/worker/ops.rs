@@ -32,8 +32,11 @@ pub enum Op {
     /// With what is held, if a person has decided something meanwhile.
     Committed(u32, u64, Result<(Committed, Option<Heads>), StoreError>),
     Read(u32, u64, usize, Result<Vec<Read>, StoreError>),
+    /// It is time to read again.
+    Paused(u32, u64),
     Met(u32, u64, Vec<Read>, Result<Vec<(Entity, Option<Point>)>, StoreError>),
-    Waited(Vec<(u32, u64)>, Box<dyn Waiter>, Result<Streams, StoreError>),
+    /// For at most so many entries of each partition.
+    Waited(Vec<(u32, u64)>, usize, Box<dyn Waiter>, Result<Streams, StoreError>),
     Fetched(u32, u64, Entity, Range<u64>, Result<Vec<(u64, Task)>, StoreError>),
     Swept(u32, u64, Result<u64, StoreError>),
     Released(u32, Result<(), StoreError>),
@@ -137,13 +140,14 @@ impl Worker {
         }
         let mut waiting: Vec<(PartitionId, StreamId)> = Vec::new();
         let (mut slots, mut others_read) = (Vec::new(), false);
+        let now = self.now();
         let topic = self.topic.clone();
         for (index, slot) in &mut self.slots {
             let is_leaving = slot.is_giving_back || self.is_closing;
             if slot.is_caught_up && !slot.is_reading && slot.feed.room() > 0 && !is_leaving {
                 waiting.push((PartitionId { topic: topic.clone(), index: *index }, slot.feed.position()));
                 slots.push((*index, slot.feed.term()));
-                slot.is_reading = true;
+                (slot.is_reading, slot.read_at) = (true, now);
             } else {
                 others_read |= slot.is_reading && !slot.is_pausing;
             }
@@ -155,7 +159,7 @@ impl Worker {
         let (count, at_most) = (self.options.batch, if others_read { LOOK } else { WAIT });
         let wait = async move {
             let outcome = waiter.wait(&waiting, count, at_most).await;
-            Op::Waited(slots, waiter, outcome)
+            Op::Waited(slots, count, waiter, outcome)
         };
         self.ops.push(wait.boxed());
     }
@@ -163,12 +167,10 @@ impl Worker {
     /// Looks up where entities stand that came into view, then takes the entries.
     fn meet(&mut self, index: u32, reads: Vec<Read>) {
         let (store, id, group) = (self.store.clone(), self.partition(index), self.group_name.clone());
-        let now = self.now();
         let Some(slot) = self.slots.get_mut(&index) else { return };
         let unknown = slot.feed.unknown(&reads);
         if unknown.is_empty() {
-            slot.feed.read(reads, Vec::new(), now);
-            slot.is_reading = false;
+            slot.take_in(reads, Vec::new());
             return;
         }
         slot.is_looking_up = true;
@@ -202,18 +204,20 @@ impl Worker {
     }
 
     /// Forgets what is known of retired entities, a little at a time, while there is nothing
-    /// else to do.
+    /// else to do and the store knows it: whoever takes the partition over must not meet them again.
     pub(super) fn sweep(&mut self, index: u32, now: u64) {
         let (store, id, group) = (self.store.clone(), self.partition(index), self.group_name.clone());
         let Some(slot) = self.slots.get_mut(&index) else { return };
         let is_time = now >= slot.swept_at + SWEEP_EVERY_MS && !slot.is_sweeping;
-        if !is_time || !slot.is_caught_up || !slot.feed.is_idle() {
+        let is_written = !slot.is_committing && !slot.feed.has_news();
+        if !is_time || !slot.is_caught_up || !slot.feed.is_idle() || !is_written {
             return;
         }
         (slot.swept_at, slot.is_sweeping) = (now, true);
         let (term, cursor) = (slot.feed.term(), slot.sweep_cursor);
+        let as_of = (term, slot.feed.commits());
         let sweep = async move {
-            Op::Swept(index, term, store.sweep_points(&id, &group, term, cursor, SWEEP_COUNT).await)
+            Op::Swept(index, term, store.sweep_points(&id, &group, as_of, cursor, SWEEP_COUNT).await)
         };
         self.ops.push(sweep.boxed());
     }
@@ -261,26 +265,26 @@ impl Worker {
             Op::Read(index, term, count, outcome) if self.is_term(index, term) => match outcome {
                 Ok(reads) => {
                     let slot = self.slots.get_mut(&index).expect("its term was compared");
-                    (slot.is_caught_up, slot.is_pausing) = (reads.len() < count, false);
+                    slot.note_end(reads.len() < count);
                     self.meet(index, reads);
                 }
                 Err(error) => self.read_failed(index, &error),
             },
+            Op::Paused(index, term) if self.is_term(index, term) => {
+                let slot = self.slots.get_mut(&index).expect("its term was compared");
+                (slot.is_reading, slot.is_pausing) = (false, false);
+            }
             Op::Met(index, term, reads, outcome) if self.is_term(index, term) => {
-                let now = self.now();
                 let slot = self.slots.get_mut(&index).expect("its term was compared");
                 slot.is_looking_up = false;
                 match outcome {
-                    Ok(points) => {
-                        slot.feed.read(reads, points, now);
-                        slot.is_reading = false;
-                    }
+                    Ok(points) => slot.take_in(reads, points),
                     Err(error) => self.read_failed(index, &error),
                 }
             }
-            Op::Waited(slots, waiter, outcome) => {
+            Op::Waited(slots, count, waiter, outcome) => {
                 self.waiter = Some(waiter);
-                self.waited(&slots, outcome);
+                self.waited(&slots, count, outcome);
             }
             Op::Fetched(index, term, entity, numbers, outcome) if self.is_term(index, term) => {
                 let now = self.now();
@@ -301,6 +305,7 @@ impl Worker {
             // Of a lease that is over.
             Op::Committed(..)
             | Op::Read(..)
+            | Op::Paused(..)
             | Op::Met(..)
             | Op::Fetched(..)
             | Op::Swept(..)
@@ -331,7 +336,7 @@ impl Worker {
                 let now = self.now();
                 if attendance.switches.degraded != self.switches.degraded {
                     let degraded = attendance.switches.degraded;
-                    self.slots.values_mut().for_each(|slot| slot.feed.set_degraded(degraded, now));
+                    self.slots.values_mut().for_each(|slot| slot.feed.set_degraded(degraded));
                 }
                 self.switches = attendance.switches;
                 for gone in self.book.attended(&attendance.members, now) {
@@ -410,30 +415,27 @@ impl Worker {
         });
     }
 
-    fn waited(&mut self, slots: &[(u32, u64)], outcome: Result<Streams, StoreError>) {
-        for (index, _) in
-            slots.iter().filter(|(index, term)| self.is_term(*index, *term)).copied().collect::<Vec<_>>()
-        {
-            self.slots.get_mut(&index).expect("its term was compared").is_reading = false;
-        }
+    fn waited(&mut self, slots: &[(u32, u64)], count: usize, outcome: Result<Streams, StoreError>) {
+        let slots: Vec<u32> = slots
+            .iter()
+            .filter(|(index, term)| self.is_term(*index, *term))
+            .map(|(index, _)| *index)
+            .collect();
         match outcome {
-            Ok(streams) => {
-                for (id, reads) in streams {
-                    let was_asked = slots.iter().find(|(index, _)| *index == id.index);
-                    if was_asked.is_some_and(|(index, term)| self.is_term(*index, *term)) {
-                        self.slots.get_mut(&id.index).expect("its term was compared").is_reading = true;
-                        self.meet(id.index, reads);
-                    }
+            Ok(mut streams) => {
+                for index in slots {
+                    // One that is not in the answer has nothing new.
+                    let stream = streams.iter_mut().find(|(id, _)| id.index == index);
+                    let reads = stream.map(|(_, reads)| std::mem::take(reads)).unwrap_or_default();
+                    let slot = self.slots.get_mut(&index).expect("its term was compared");
+                    slot.note_end(reads.len() < count);
+                    self.meet(index, reads);
                 }
             }
             Err(error) => {
                 debug!(group = %self.group, %error, "waiting for entries failed");
                 // Read without waiting, after a pause.
-                for (index, term) in slots {
-                    if self.is_term(*index, *term) {
-                        self.read_failed(*index, &error);
-                    }
-                }
+                slots.into_iter().for_each(|index| self.read_failed(index, &error));
             }
         }
     }
@@ -442,12 +444,12 @@ impl Worker {
     fn read_failed(&mut self, index: u32, error: &StoreError) {
         debug!(partition = index, %error, "entries were not read");
         let Some(slot) = self.slots.get_mut(&index) else { return };
-        (slot.is_reading, slot.is_pausing) = (true, true);
-        slot.is_caught_up = false;
+        (slot.is_reading, slot.is_pausing, slot.is_caught_up) = (true, true, false);
+        slot.ends_at = None;
         let (clock, term) = (self.clock.clone(), slot.feed.term());
         let pause = async move {
             clock.sleep(PAUSE).await;
-            Op::Read(index, term, usize::MAX, Ok(Vec::new()))
+            Op::Paused(index, term)
         };
         self.ops.push(pause.boxed());
     }

@@ -4,9 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::oneshot;
 
-use crate::deliver::{
-    consumer::{ConsumerCounts, Fenced},
-    feed::{Feed, Started},
+use crate::{
+    deliver::{
+        consumer::{ConsumerCounts, Fenced},
+        feed::{Feed, Started},
+    },
+    order::Entity,
+    store::{Point, Read},
 };
 
 pub type Confirm = oneshot::Sender<Result<(), Fenced>>;
@@ -16,11 +20,13 @@ pub struct Slot {
     pub is_committing: bool,
     pub is_reading: bool,
     pub read_at: u64,
+    /// What is being taken in reaches to the end of the stream, as it was then.
+    pub ends_at: Option<u64>,
     /// Reading failed, and is tried again after a pause: others need not hurry for it.
     pub is_pausing: bool,
     /// Points of what was read are being looked up.
     pub is_looking_up: bool,
-    /// All that is in the stream was read, as far as is known.
+    /// All that is in the stream was taken in, as far as is known.
     pub is_caught_up: bool,
     pub is_giving_back: bool,
     pub committed_at: u64,
@@ -53,6 +59,7 @@ impl Slot {
             is_committing: false,
             is_reading: false,
             read_at: 0,
+            ends_at: None,
             is_pausing: false,
             is_looking_up: false,
             is_caught_up: false,
@@ -69,6 +76,22 @@ impl Slot {
             is_sweeping: false,
             ticked_at: now,
         }
+    }
+
+    /// Notes whether what is being taken in is all that there is.
+    pub fn note_end(&mut self, is_end: bool) {
+        self.is_caught_up = false;
+        self.ends_at = is_end.then_some(self.read_at);
+    }
+
+    /// Takes in what was read.
+    pub fn take_in(&mut self, reads: Vec<Read>, points: Vec<(Entity, Option<Point>)>) {
+        self.feed.read(reads, points);
+        if let Some(at) = self.ends_at.take() {
+            self.is_caught_up = true;
+            self.feed.seen_to_end(at);
+        }
+        self.is_reading = false;
     }
 
     pub fn tick(&mut self, now: u64) {

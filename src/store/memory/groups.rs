@@ -262,7 +262,7 @@ impl GroupStore for MemoryStore {
         &'a self,
         partition: &'a PartitionId,
         group: &'a str,
-        term: u64,
+        (term, commits): (u64, u64),
         _: u64,
         _: usize,
     ) -> BoxFuture<'a, Result<u64, StoreError>> {
@@ -275,7 +275,7 @@ impl GroupStore for MemoryStore {
         };
         let mut groups = self.groups();
         if let Some(part) = groups.parts.get_mut(&(partition.clone(), group.to_owned()))
-            && part.term == term
+            && (part.term, part.count) == (term, commits)
         {
             part.resume.retain(|entity, _| !is_retired(entity));
         }

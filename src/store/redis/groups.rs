@@ -334,7 +334,7 @@ impl GroupStore for RedisStore {
         &'a self,
         partition: &'a PartitionId,
         group: &'a str,
-        term: u64,
+        (term, commits): (u64, u64),
         cursor: u64,
         count: usize,
     ) -> BoxFuture<'a, Result<u64, StoreError>> {
@@ -342,8 +342,8 @@ impl GroupStore for RedisStore {
             let (keys, of_partition) = (GroupKeys::new(partition, group), PartitionKeys::new(partition));
             let mut of_script: Vec<&str> = vec![&keys.lease, &keys.resume];
             of_script.extend(of_partition.tombs.iter().map(String::as_str));
-            let mut call = GROUP_SWEEP.call(&of_script, 3, 0);
-            call.arg(term).arg(cursor).arg(count);
+            let mut call = GROUP_SWEEP.call(&of_script, 4, 0);
+            call.arg(term).arg(commits).arg(cursor).arg(count);
             group_reply::swept_points(self.link.run(&GROUP_SWEEP, call).await?)
         }
         .boxed()

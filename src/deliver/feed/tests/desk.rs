@@ -32,6 +32,8 @@ struct Reading {
     reads: Vec<Read>,
     unknown: Vec<Entity>,
     points: Option<Vec<(Entity, Option<Point>)>>,
+    /// When the stream had no more than that.
+    ends_at: Option<u64>,
 }
 
 type Heads = Vec<(Entity, Head)>;
@@ -188,7 +190,8 @@ impl Desk {
         if !reads.is_empty() {
             let unknown = self.feed.unknown(&reads);
             self.story.push(format!("read up to {}, unknown: {unknown:?}", reads.last().unwrap().id));
-            self.reading = Some(Reading { reads, unknown, points: None });
+            let ends_at = (reads.len() < count).then_some(self.now);
+            self.reading = Some(Reading { reads, unknown, points: None, ends_at });
         }
     }
 
@@ -206,7 +209,8 @@ impl Desk {
     pub fn end_read(&mut self) {
         let Some(reading) = self.reading.take_if(|reading| reading.points.is_some()) else { return };
         self.story.push("took what was read".to_owned());
-        self.feed.read(reading.reads, reading.points.unwrap_or_default(), self.now);
+        self.feed.read(reading.reads, reading.points.unwrap_or_default());
+        reading.ends_at.into_iter().for_each(|at| self.feed.seen_to_end(at));
     }
 
     pub fn begin_fetch(&mut self) {
