@@ -115,6 +115,7 @@ impl<'a> Pair<'a> {
             let _: () = direct.hset(&keys.lanes, entity.as_str(), state.to_string()).await.unwrap();
         }
         let of_memory = memory.probes(&history.topic.name).await.unwrap();
+        let client = redis::Client::open(url).unwrap();
         let mut of_redis = client.get_async_pubsub().await.unwrap();
         of_redis.subscribe(probe_channel(&partition)).await.unwrap();
         Pair {
