@@ -11,7 +11,8 @@ use seriatim::{
     operate::{Pace, Reconciled, reconcile},
     order::{Entity, Epoch, Event, Policy, Position, Retirement, Sequence, Verdict},
     store::{
-        Batch, Decision, Numbering, Offer, PartitionId, PartitionKeys, Payload, RedisStore, Store, TopicSpec,
+        Batch, Decision, Layout, Numbering, Offer, PartitionId, PartitionKeys, Payload, RedisStore, Store,
+        TopicSpec,
     },
 };
 use support::{direct, redis_server, redis_store};
@@ -23,7 +24,13 @@ fn partition() -> PartitionId {
 }
 
 fn topic(policy: Policy) -> TopicSpec {
-    TopicSpec { name: "jobs".into(), partitions: 1, numbering: Numbering::Producer, policy }
+    TopicSpec {
+        name: "jobs".into(),
+        partitions: 1,
+        layout: Layout::Entry,
+        numbering: Numbering::Producer,
+        policy,
+    }
 }
 
 async fn offer(store: &RedisStore, entity: &str, sequences: &[u64]) -> Vec<Decision> {

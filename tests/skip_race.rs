@@ -16,8 +16,8 @@ use redis::AsyncCommands;
 use seriatim::{
     order::{BreakerPolicy, Entity, Epoch, Event, Order, Place, Policy, Position, Sequence, Verdict},
     store::{
-        Batch, Entry, Numbering, Offer, PartitionId, PartitionKeys, Payload, RedisStore, Store, StreamId,
-        TopicSpec,
+        Batch, Entry, Layout, Numbering, Offer, PartitionId, PartitionKeys, Payload, RedisStore, Store,
+        StreamId, TopicSpec,
     },
 };
 use support::{direct, redis_server, redis_store};
@@ -67,7 +67,13 @@ async fn it_is_either_released_or_late() {
     // No breaker: it would take the promise of order away that is being tried here.
     let breaker = BreakerPolicy { skips: 0, window: 1, hold: 0 };
     let policy = Policy { gap_waits: vec![1], breaker, ..Policy::default() };
-    let topic = TopicSpec { name: "jobs".into(), partitions: 1, numbering: Numbering::Producer, policy };
+    let topic = TopicSpec {
+        name: "jobs".into(),
+        partitions: 1,
+        layout: Layout::Entry,
+        numbering: Numbering::Producer,
+        policy,
+    };
     skipping.open(&topic).await.unwrap();
     bringing.open(&topic).await.unwrap();
 
@@ -116,7 +122,7 @@ async fn read_all(store: &RedisStore, place: Place) -> Vec<Entry> {
     loop {
         let page = store.read(&partition(), place, after, 1_000).await.unwrap();
         let Some(last) = page.last() else { return all };
-        after = last.id;
+        after = last.id.entry;
         all.extend(page);
     }
 }

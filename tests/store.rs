@@ -6,7 +6,7 @@ mod support;
 use seriatim::{
     order::{Entity, Epoch, Event, Policy, Position, Sequence},
     store::{
-        Admitted, Batch, Numbering, Offer, OpenError, PartitionId, Path, Payload, RedisStore, Store,
+        Admitted, Batch, Layout, Numbering, Offer, OpenError, PartitionId, Path, Payload, RedisStore, Store,
         TopicSpec,
     },
 };
@@ -14,7 +14,13 @@ use support::{direct, redis_server, redis_store};
 
 fn topic(append_max: u64) -> TopicSpec {
     let policy = Policy { append_max, ..Policy::default() };
-    TopicSpec { name: "jobs".into(), partitions: 1, numbering: Numbering::Producer, policy }
+    TopicSpec {
+        name: "jobs".into(),
+        partitions: 1,
+        layout: Layout::Entry,
+        numbering: Numbering::Producer,
+        policy,
+    }
 }
 
 fn partition() -> PartitionId {

@@ -12,7 +12,8 @@ use redis::{AsyncCommands, aio::MultiplexedConnection};
 use seriatim::{
     order::{Policy, Retention},
     store::{
-        Numbering, PartitionId, PartitionKeys, RedisStore, Store, StreamId, TopicSpec, Trimmed, topic_key,
+        Layout, Numbering, PartitionId, PartitionKeys, RedisStore, Store, StreamId, TopicSpec, Trimmed,
+        topic_key,
     },
 };
 use support::{Random, direct, number_from_env, redis_server, redis_store};
@@ -34,7 +35,13 @@ impl Bench {
     async fn open(url: &str, retention: Retention) -> Self {
         let store = redis_store(url);
         let policy = Policy { retention, ..Policy::default() };
-        let topic = TopicSpec { name: "jobs".into(), partitions: 1, numbering: Numbering::Producer, policy };
+        let topic = TopicSpec {
+            name: "jobs".into(),
+            partitions: 1,
+            layout: Layout::Entry,
+            numbering: Numbering::Producer,
+            policy,
+        };
         let direct = direct(url).await;
         store.open(&topic).await.unwrap();
         let partition = PartitionId { topic: "jobs".into(), index: 0 };

@@ -108,7 +108,8 @@ impl Config {
     /// topics, everything can but what is fixed at their creation.
     pub fn needs_restart(&self, new: &Config) -> Option<String> {
         let names = |config: &Config| config.topics.keys().cloned().collect::<Vec<_>>();
-        let fixed = |topic: &TopicConfig| (topic.partitions, topic.numbering, topic.first_sequence);
+        let fixed =
+            |topic: &TopicConfig| (topic.partitions, topic.layout, topic.numbering, topic.first_sequence);
         let changed = |name: &&String| fixed(&self.topics[*name]) != fixed(&new.topics[*name]);
         let sections = [
             ("threads", self.threads == new.threads),

@@ -10,13 +10,14 @@ use crate::{
         BreakerPolicy, LatePlace, Lifecycle, Ordering, Overflow, Policy, Retention, Retirement, Rollout,
         Sequence,
     },
-    store::{Numbering, TopicSpec},
+    store::{Layout, Numbering, TopicSpec},
 };
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TopicConfig {
     pub partitions: u32,
+    pub layout: Layout,
     pub numbering: Numbering,
     pub first_sequence: u64,
     pub terminal_types: Vec<String>,
@@ -99,6 +100,7 @@ impl Default for TopicConfig {
         let policy = Policy::default();
         TopicConfig {
             partitions: 16,
+            layout: Layout::default(),
             numbering: Numbering::Producer,
             first_sequence: policy.first.get(),
             terminal_types: Vec::new(),
@@ -143,7 +145,7 @@ impl TopicConfig {
             reason: error.to_string(),
         })?;
         let (name, partitions, numbering) = (name.to_owned(), self.partitions, self.numbering);
-        Ok(TopicSpec { name, partitions, numbering, policy: self.policy(first) })
+        Ok(TopicSpec { name, partitions, layout: self.layout, numbering, policy: self.policy(first) })
     }
 
     fn policy(&self, first: Sequence) -> Policy {

@@ -25,7 +25,7 @@ use crate::{
     deliver::feed::Answer,
     metrics::WorkerCounts,
     random::Random,
-    store::{GroupId, Store, StoreError, StreamId},
+    store::{EventId, GroupId, Store, StoreError},
 };
 
 /// Why a consumer did not start.
@@ -35,6 +35,9 @@ pub enum ConsumeError {
     Options(#[from] OptionsError),
     #[error("there is no topic {0:?} in this store")]
     NoTopic(String),
+    /// A worker that cannot read what is there would take it for nothing, and go on.
+    #[error("topic {topic:?} has the layout {layout:?}, which this version cannot read; use a later one")]
+    Layout { topic: String, layout: String },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -58,8 +61,8 @@ pub struct Delivery {
     pub sequence: u64,
     /// 1 at first, higher after failures.
     pub attempt: u32,
-    /// The entry; none for a gap that was found on this side.
-    pub id: Option<StreamId>,
+    /// Where it stands in the stream; none for a gap that was found on this side.
+    pub id: Option<EventId>,
     pub content: Delivered,
     pub(super) answers: Option<(u64, mpsc::UnboundedSender<Answered>)>,
     /// Somebody has it: from then on it must be answered.
@@ -230,6 +233,9 @@ impl Consumer {
         options.validate()?;
         let record = store.record(&options.topic).await?;
         let record = record.ok_or_else(|| ConsumeError::NoTopic(options.topic.clone()))?;
+        if record.layout().is_none() {
+            return Err(ConsumeError::Layout { topic: options.topic, layout: record.layout });
+        }
         let group = GroupId { topic: options.topic.clone(), group: options.group.clone() };
         store.register(&group, record.partitions, options.start).await?;
         let (deliver, deliveries) = mpsc::unbounded_channel();

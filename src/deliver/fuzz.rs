@@ -12,7 +12,7 @@ use crate::{
     fuzz::{Seen, cases, check_message, damaged, number, percent, pick, small_number, text},
     order::{ADVANCE_MAX_MS, Epoch, NUMBER_MAX, Order, Policy, Sequence},
     random::Random,
-    store::{Entry, Leased, Read, RecordError, StreamId},
+    store::{Entry, EventId, Leased, Read, RecordError, StreamId},
 };
 
 fn task(random: &mut Random) -> Task {
@@ -20,7 +20,10 @@ fn task(random: &mut Random) -> Task {
     let from = Sequence::new(small_number(random)).unwrap();
     let waited_ms = percent(random, 50).then(|| number(random));
     Task {
-        id: percent(random, 70).then(|| StreamId { milliseconds: number(random), counter: number(random) }),
+        id: percent(random, 70).then(|| EventId {
+            entry: StreamId { milliseconds: number(random), counter: number(random) },
+            index: random.below(3) as u32,
+        }),
         epoch: Epoch::new(small_number(random)).unwrap(),
         sequence: Sequence::new(small_number(random)).unwrap(),
         what: if is_gap {
@@ -53,7 +56,7 @@ fn texts_of_held_events() {
 }
 
 /// Few entities and numbers that are near each other, or at the ends of what there is.
-fn foreign_entry(random: &mut Random, id: StreamId) -> Read {
+fn foreign_event(random: &mut Random, id: EventId) -> Read {
     let edge = |random: &mut Random| match random.below(8) {
         0 => NUMBER_MAX - random.below(2),
         1 => small_number(random),
@@ -87,6 +90,7 @@ fn streams_that_anybody_may_have_written() {
         let limits = FeedLimits {
             window_entries: 100,
             window_bytes: 1 << 20,
+            entry_events: 1,
             held_max: 10,
             crashes_max: 3,
             handler_max_ms: 60_000,
@@ -97,7 +101,10 @@ fn streams_that_anybody_may_have_written() {
         let mut feed = Feed::new(&leased, Policy::default(), limits, RetryPolicy::default(), seed, 0);
         let mut now = 0;
         for number in 1..=ENTRIES {
-            let read = vec![foreign_entry(random, StreamId { milliseconds: number, counter: 0 })];
+            let entry = StreamId { milliseconds: number, counter: 0 };
+            let events = if percent(random, 70) { 1 } else { 1 + random.below(6) as u32 };
+            let read: Vec<Read> =
+                (0..events).map(|index| foreign_event(random, EventId { entry, index })).collect();
             let unknown = feed.unknown(&read).into_iter().map(|entity| (entity, None)).collect();
             feed.read(read, unknown);
             now += random.below(100_000);

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     order::{Policy, Sequence},
-    store::Start,
+    store::{Layout, Start},
 };
 
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct ConsumerOptions {
     pub renew: Duration,
     /// How long closing waits for deliveries that are out. Default: 10 s.
     pub drain: Duration,
-    /// Entries of a partition that may be read and not done. Default: 4,096.
+    /// Events of a partition that may be read and not done. Default: 4,096.
     pub window_entries: usize,
     /// The same in bytes. Default: 32 MiB.
     pub window_bytes: u64,
@@ -113,10 +113,15 @@ impl ConsumerOptions {
         Ok(self.retry.validate()?)
     }
 
-    pub(super) fn limits(&self) -> FeedLimits {
+    pub(super) fn limits(&self, layout: Layout) -> FeedLimits {
+        let entry_events = match layout {
+            Layout::Entry => 1,
+            Layout::Batch => Policy::default().append_max as usize,
+        };
         FeedLimits {
             window_entries: self.window_entries,
             window_bytes: self.window_bytes,
+            entry_events,
             held_max: self.held_max,
             crashes_max: self.crashes_max,
             handler_max_ms: ms(self.handler_max),

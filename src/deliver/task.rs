@@ -7,13 +7,13 @@ use bytes::Bytes;
 
 use crate::{
     order::{self, Epoch, Order, Sequence},
-    store::{StoreError, StreamId},
+    store::{EventId, StoreError},
 };
 
-/// An entry's content on its way through the reorder buffer.
+/// An event's content on its way through the reorder buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
-    pub id: StreamId,
+    pub id: EventId,
     pub kind: Arc<str>,
     pub attrs: Arc<str>,
     pub data: Bytes,
@@ -40,8 +40,8 @@ impl order::Payload for Content {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// The entry that it ends, if any: gaps that were found here have none.
-    pub id: Option<StreamId>,
+    /// The event in the stream that it ends, if any: gaps that were found here have none.
+    pub id: Option<EventId>,
     pub epoch: Epoch,
     /// Of a gap: the last one it covers.
     pub sequence: Sequence,
@@ -173,7 +173,7 @@ mod tests {
             What::Gap { from: sequence, reason: "timeout".into(), waited_ms: Some(5) },
             What::Gap { from: sequence, reason: "".into(), waited_ms: None },
         ] {
-            let id = matches!(what, What::Event { .. }).then(|| "17-3".parse().unwrap());
+            let id = matches!(what, What::Event { .. }).then(|| "17-3#5".parse().unwrap());
             let task = Task { id, epoch: Epoch::new(1).unwrap(), sequence, what, moves: true };
             assert_eq!(Task::from_text(&task.to_text()), Ok(task));
         }

@@ -31,7 +31,7 @@ use crate::{
     clock::Clock,
     order::{Policy, Sequence},
     random::Random,
-    store::{GroupId, LeaseSeen, Leased, PartitionId, Store, Switches, TopicRecord, Waiter},
+    store::{GroupId, Layout, LeaseSeen, Leased, PartitionId, Store, Switches, TopicRecord, Waiter},
 };
 
 /// How often time passes for the machines.
@@ -52,6 +52,7 @@ pub(super) struct Worker {
     topic: Arc<str>,
     group_name: Arc<str>,
     partitions: u32,
+    layout: Layout,
     me: String,
     book: LeaseBook,
     slots: BTreeMap<u32, Slot>,
@@ -116,6 +117,7 @@ impl Worker {
             topic: options.topic.as_str().into(),
             group_name: options.group.as_str().into(),
             partitions: record.partitions,
+            layout: record.layout().expect("a consumer checks that it knows it"),
             book: LeaseBook::new(&me, ms(options.lease)),
             slots: BTreeMap::new(),
             taking: BTreeSet::new(),
@@ -318,7 +320,7 @@ impl Worker {
     fn leased(&mut self, index: u32, leased: Leased, heads: Vec<(crate::order::Entity, crate::store::Head)>) {
         let now = self.now();
         let random = Random::from_seed(self.random.draw());
-        let (limits, retry) = (self.options.limits(), self.options.retry.clone());
+        let (limits, retry) = (self.options.limits(self.layout), self.options.retry.clone());
         let mut feed = Feed::new(&leased, self.policy.clone(), limits, retry, random, now);
         feed.heads(heads);
         feed.set_degraded(self.switches.degraded);

@@ -289,6 +289,7 @@ fn failed(error: &ConsumeError) -> Status {
         ConsumeError::NoTopic(topic) => {
             Status::not_found(format!("there is no topic {} in this store", status::shown(topic)))
         }
+        ConsumeError::Layout { .. } => Status::failed_precondition(error.to_string()),
         ConsumeError::Store(error) => status::unavailable(error.to_string()),
     }
 }

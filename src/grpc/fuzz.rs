@@ -22,7 +22,7 @@ use crate::{
     metrics::Metrics,
     order::Policy,
     random::Random,
-    store::{MemoryStore, Numbering, Store, TopicSpec},
+    store::{Layout, MemoryStore, Numbering, Store, TopicSpec},
 };
 
 /// A store that fills up is replaced after so many requests.
@@ -47,6 +47,7 @@ impl World {
         let of = |name: &str, numbering| TopicSpec {
             name: name.to_owned(),
             partitions: 2,
+            layout: Layout::Entry,
             numbering,
             policy: Policy::default(),
         };

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::{
     order::{Epoch, Order, Place, Range, Ranges, Sequence},
-    store::{Entry, PartitionId, Store, StoreError, StreamId, TopicRecord},
+    store::{Entry, Layout, PartitionId, Store, StoreError, StreamId, TopicRecord},
 };
 
 /// Findings that are kept in detail; all are counted.
@@ -19,6 +19,7 @@ const PAGE: usize = 1000;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
+    /// Events and markers; an entry has several of them in `batch` layout.
     pub entries: u64,
     pub entities: u64,
     /// An entry after one that it should have come before.
@@ -29,7 +30,7 @@ pub struct Report {
     /// Entries that never promised an order.
     pub passed: u64,
     pub markers: u64,
-    /// Entries of the late streams, and late ones written inline.
+    /// Events of the late streams, and late ones written inline.
     pub late: u64,
     /// Entries whose type may not follow the one before, by the topic's lifecycle. They
     /// are where they belong, so they do not count against `ok`.
@@ -258,19 +259,41 @@ pub async fn verify_topic(
         let partition = PartitionId { topic: topic.into(), index };
         let measure = store.measure(&partition).await?;
         verifier.begin_partition(index, measure.trimmed > 0);
-        verifier.report.late += measure.late;
         let mut after = StreamId::default();
         loop {
             let page = store.read(&partition, Place::Events, after, PAGE).await?;
             page.iter().for_each(|entry| verifier.entry(entry));
             progress(page.len() as u64);
             match page.last() {
-                Some(last) if page.len() == PAGE => after = last.id,
+                Some(last) if Entry::entries(&page) == PAGE => after = last.id.entry,
                 _ => break,
             }
         }
+        verifier.report.late += late_events(store, &partition, record, measure.late).await?;
     }
     Ok(verifier.finish())
+}
+
+/// Events of a late stream. In `entry` layout they are as many as its entries, and need not be
+/// read.
+async fn late_events(
+    store: &dyn Store,
+    partition: &PartitionId,
+    record: &TopicRecord,
+    entries: u64,
+) -> Result<u64, StoreError> {
+    if record.layout() == Some(Layout::Entry) {
+        return Ok(entries);
+    }
+    let (mut count, mut after) = (0, StreamId::default());
+    loop {
+        let page = store.read(partition, Place::Late, after, PAGE).await?;
+        count += page.len() as u64;
+        match page.last() {
+            Some(last) if Entry::entries(&page) == PAGE => after = last.id.entry,
+            _ => return Ok(count),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -290,7 +313,7 @@ mod tests {
                 name => (Order::ALL.into_iter().find(|order| order.name() == name).unwrap(), "{}".to_owned()),
             };
             verifier.entry(&Entry {
-                id: StreamId { milliseconds: i as u64, counter: 0 },
+                id: StreamId { milliseconds: i as u64, counter: 0 }.into(),
                 entity: "e".into(),
                 epoch: Epoch::new(epoch.parse().unwrap()).unwrap(),
                 sequence: Sequence::new(to.parse().unwrap()).unwrap(),
@@ -343,7 +366,7 @@ mod tests {
         verifier.begin_partition(0, true);
         verifier.report = verify(&[]);
         let entry = |sequence| Entry {
-            id: StreamId::default(),
+            id: Default::default(),
             entity: "e".into(),
             epoch: Epoch::new(3).unwrap(),
             sequence: Sequence::new(sequence).unwrap(),

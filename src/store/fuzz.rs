@@ -5,7 +5,10 @@ use std::fmt::{Debug, Display};
 
 use bytes::Bytes;
 
-use super::{Entry, Head, HoldState, Point, Running, StreamId, TopicRecord};
+use super::{
+    Entry, EventId, Head, HoldState, Payload, Point, Running, StreamId, TopicRecord,
+    field::{write_name, write_value},
+};
 use crate::{
     fuzz::{
         Seen, cases, check_message, damaged, damaged_text, index, number, percent, pick, small_number, text,
@@ -22,6 +25,11 @@ fn sequence(random: &mut Random) -> Sequence {
 
 fn stream_id(random: &mut Random) -> StreamId {
     StreamId { milliseconds: number(random), counter: number(random) }
+}
+
+pub fn event_id(random: &mut Random) -> EventId {
+    let index = if percent(random, 50) { 0 } else { number(random) as u32 };
+    EventId { entry: stream_id(random), index }
 }
 
 fn ranges(random: &mut Random) -> Ranges {
@@ -100,8 +108,13 @@ fn ids_of_entries() {
 }
 
 #[test]
+fn ids_of_events() {
+    check_text("ids of events", event_id);
+}
+
+#[test]
 fn what_runs() {
-    check_text("what runs", |random| Running { id: stream_id(random), crashes: number(random) as u32 });
+    check_text("what runs", |random| Running { id: event_id(random), crashes: number(random) as u32 });
 }
 
 #[test]
@@ -157,36 +170,74 @@ pub fn fields(random: &mut Random) -> Vec<(Bytes, Bytes)> {
     .to_vec()
 }
 
-fn foreign(fields: &[(Bytes, Bytes)]) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
-    fields.iter().map(|(field, value)| (field.to_vec(), value.to_vec()))
+fn foreign(fields: &[(Bytes, Bytes)]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fields.iter().map(|(field, value)| (field.to_vec(), value.to_vec())).collect()
+}
+
+/// An entry of several events, as scripts write it.
+pub fn event_fields(random: &mut Random) -> Vec<(Bytes, Bytes)> {
+    let events = 1 + index(random, 4);
+    let field = |index| {
+        let (mut name, mut value) = (String::new(), Vec::new());
+        let middle = format!("{}:{}", small_number(random), pick(random, &Order::ALL).name());
+        write_name(&mut name, index, Epoch::new(small_number(random)).unwrap(), &middle, &text(random));
+        let (kind, attrs, data) = (text(random).into(), text(random).into(), text(random).into());
+        write_value(&mut value, percent(random, 20), &Payload { kind, attrs, data });
+        (Bytes::from(name), Bytes::from(value))
+    };
+    (0..events).map(field).collect()
+}
+
+/// One of the fields is another, gone, or there twice.
+fn damage_field(random: &mut Random, fields: &mut Vec<(Bytes, Bytes)>) {
+    let at = index(random, fields.len());
+    match random.below(4) {
+        0 => fields[at].0 = damaged(random, fields[at].0.clone()).into(),
+        1 if fields.len() > 1 => drop(fields.remove(at)),
+        2 => fields.push(fields[at].clone()),
+        _ => fields[at].1 = damaged(random, fields[at].1.clone()).into(),
+    }
+}
+
+/// What we wrote is read by both readers alike. What was damaged costs an error for each event,
+/// or for the whole, and never the places of the others.
+fn check_entries(what: &str, valid: fn(&mut Random) -> Vec<(Bytes, Bytes)>) {
+    let (mut ours, mut others) = (Seen::default(), Seen::default());
+    cases(what, |random| {
+        let (id, mut fields) = (stream_id(random), valid(random));
+        let read = Entry::all_from_fields(id, fields.clone()).unwrap();
+        let reads: Vec<Entry> = Entry::all_from_foreign(id, foreign(&fields))
+            .into_iter()
+            .map(|read| read.entry.unwrap())
+            .collect();
+        assert_eq!(reads, read, "both read the same");
+        (0..1 + random.below(3)).for_each(|_| damage_field(random, &mut fields));
+        let reads = Entry::all_from_foreign(id, foreign(&fields));
+        assert!(reads.len() == 1 || reads.len() == fields.len(), "nothing is left out unseen");
+        for (index, read) in (0..).zip(reads) {
+            assert_eq!(read.id, EventId { entry: id, index });
+            others.count(read.entry.is_ok());
+            read.entry.map_or_else(
+                |error| check_message(&error.to_string()),
+                |entry| assert_eq!(entry.id, read.id),
+            );
+        }
+        let read = Entry::all_from_fields(id, fields);
+        ours.count(read.is_ok());
+        if let Err(error) = read {
+            check_message(&error.to_string());
+        }
+    });
+    ours.check(&format!("{what} of ours"));
+    others.check(&format!("{what} of others"));
 }
 
 #[test]
 fn entries_of_ours_and_of_others() {
-    let (mut ours, mut others) = (Seen::default(), Seen::default());
-    cases("entries", |random| {
-        let (id, mut fields) = (stream_id(random), fields(random));
-        let read = Entry::from_fields(id, fields.clone()).unwrap();
-        assert_eq!(Entry::from_foreign(id, foreign(&fields)).as_ref(), Ok(&read), "both read the same");
-        for _ in 0..1 + random.below(3) {
-            let at = index(random, fields.len());
-            match random.below(4) {
-                0 => fields[at].0 = damaged(random, fields[at].0.clone()).into(),
-                1 => drop(fields.remove(at)),
-                2 => fields.push(fields[at].clone()),
-                _ => fields[at].1 = damaged(random, fields[at].1.clone()).into(),
-            }
-            if fields.is_empty() {
-                break;
-            }
-        }
-        let read = Entry::from_foreign(id, foreign(&fields));
-        others.count(read.is_ok());
-        read.map_or_else(|error| check_message(&error.to_string()), |entry| assert_eq!(entry.id, id));
-        let read = Entry::from_fields(id, fields);
-        ours.count(read.is_ok());
-        read.map_or_else(|error| check_message(&error.to_string()), |entry| assert_eq!(entry.id, id));
-    });
-    ours.check("entries of ours");
-    others.check("entries of others");
+    check_entries("entries", fields);
+}
+
+#[test]
+fn entries_of_many_events_of_ours_and_of_others() {
+    check_entries("entries of many events", event_fields);
 }

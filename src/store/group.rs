@@ -13,7 +13,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use futures_util::future::BoxFuture;
 
-use super::{Entry, PartitionId, RecordError, StoreError, StreamId, record::beginning};
+use super::{Entry, EventId, PartitionId, RecordError, StoreError, StreamId, record::beginning};
 use crate::order::{Entity, LaneState};
 
 /// Names a group of workers of a topic.
@@ -82,17 +82,17 @@ pub struct Leased {
     /// What was being handled, and how often it had been the only suspect of a crash.
     pub running: Vec<Running>,
     /// Done above the floor, and covered by no point.
-    pub loose: Vec<StreamId>,
+    pub loose: Vec<EventId>,
     /// Counts a person's decisions about held entities.
     pub asked: u64,
     /// The store's wall clock.
     pub now_ms: u64,
 }
 
-/// An entry that is being handled.
+/// An event that is being handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Running {
-    pub id: StreamId,
+    pub id: EventId,
     /// How often its handler was the only one that ran when its worker ended.
     pub crashes: u32,
 }
@@ -239,7 +239,7 @@ pub struct Commit {
     pub number: u64,
     pub floor: StreamId,
     pub running: Vec<Running>,
-    pub loose: Vec<StreamId>,
+    pub loose: Vec<EventId>,
     pub points: Vec<(Entity, Point)>,
     pub heads: Vec<HeadChange>,
     /// Events of held entities: number and text.
@@ -297,10 +297,11 @@ pub enum Granted {
     Unfit(HoldState),
 }
 
-/// An entry as it stands in the stream, which others may have written badly.
+/// An event as it stands in the stream, which others may have written badly. The events of an
+/// entry are always read together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    pub id: StreamId,
+    pub id: EventId,
     pub entry: Result<Entry, RecordError>,
 }
 
@@ -322,7 +323,14 @@ pub struct GroupMeasure {
     pub dead: Option<u64>,
 }
 
-/// Entries of several partitions.
+impl Read {
+    /// How many entries these are of.
+    pub fn entries(reads: &[Read]) -> usize {
+        reads.iter().filter(|read| read.id.index == 0).count()
+    }
+}
+
+/// Events of several partitions.
 pub type Streams = Vec<(PartitionId, Vec<Read>)>;
 
 /// Events of a held entity, as text, by number.
@@ -330,7 +338,8 @@ pub type KeptEvents = Vec<(u64, Vec<u8>)>;
 
 /// Waits for new entries, on a connection of its own.
 pub trait Waiter: Send {
-    /// Entries after these ids, at most `count` of each; nothing if none came in time.
+    /// The events of entries after these ids, at most `count` entries of each; nothing if none
+    /// came in time.
     fn wait<'a>(
         &'a mut self,
         after: &'a [(PartitionId, StreamId)],
@@ -451,7 +460,8 @@ pub trait GroupStore: Send + Sync + 'static {
         wish: Wish,
     ) -> BoxFuture<'a, Result<Granted, StoreError>>;
 
-    /// Entries after an id, as they stand. Fewer than `count`: the end was reached.
+    /// The events of up to `count` entries after an id, as they stand. Of fewer entries than
+    /// that: the end was reached.
     fn read_on<'a>(
         &'a self,
         partition: &'a PartitionId,
@@ -481,7 +491,7 @@ mod tests {
 
     #[test]
     fn what_is_running_reads_with_its_crashes() {
-        for text in ["17-1", "17-1!2"] {
+        for text in ["17-1", "17-1!2", "17-1#3", "17-1#3!2"] {
             assert_eq!(text.parse::<Running>().unwrap().to_string(), text);
         }
         assert!("17!2".parse::<Running>().is_err());

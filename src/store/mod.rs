@@ -6,9 +6,11 @@
 //! it. `redis::` and key names do not leave this module.
 
 mod batch;
+mod field;
 #[cfg(test)]
 mod fuzz;
 mod group;
+mod id;
 mod keys;
 mod memory;
 mod record;
@@ -25,14 +27,15 @@ pub use self::{
         HoldState, KeptEvents, LeaseSeen, Leased, Member, Point, REASON_BYTES_MAX, Read, Running, Start,
         Streams, Switches, Waiter, Wish,
     },
+    id::{EventId, StreamId},
     keys::{
         GroupKeys, PartitionId, PartitionKeys, groups_key, id_digest, members_key, partition_of,
         probe_channel, topic_key,
     },
     memory::{GroupPart, MemoryImage, MemoryStore},
-    record::{Entry, Payload, RecordError, StreamId},
+    record::{Entry, Payload, RecordError},
     redis::{RedisSettings, RedisStore, ServerReport},
-    topic::{Mismatch, Numbering, TopicRecord, TopicSpec, WIRE_VERSION, lists_text, policy_text},
+    topic::{Layout, Mismatch, Numbering, TopicRecord, TopicSpec, WIRE_VERSION, lists_text, policy_text},
     trim::{Floor, Trimmed},
 };
 use crate::order::{
@@ -167,8 +170,8 @@ pub trait Store: GroupStore {
         entity: &'a Entity,
     ) -> BoxFuture<'a, Result<Option<LaneState>, StoreError>>;
 
-    /// Up to `count` entries after an id, oldest first. Fewer than `count` means the
-    /// end was reached.
+    /// The events of up to `count` entries after an id, oldest first. Of fewer entries than
+    /// that ([`Entry::entries`]): the end was reached.
     fn read<'a>(
         &'a self,
         partition: &'a PartitionId,
@@ -336,7 +339,8 @@ pub struct SidecarSeen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     pub verdict: Verdict,
-    /// Of the entry that was written for the event itself.
+    /// Of the entry that was written for the event itself, or, in `batch` layout, for all of its
+    /// call that went to the same stream.
     pub id: Option<StreamId>,
 }
 

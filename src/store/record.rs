@@ -1,9 +1,8 @@
 //! What an event is in the store: its payload, and the entry that workers read.
 
-use std::{fmt, str::FromStr};
-
 use bytes::Bytes;
 
+use super::{EventId, Read, StreamId, field};
 use crate::order::{self, Epoch, Order, Sequence};
 
 /// The part of an event that the rules do not look into.
@@ -41,38 +40,11 @@ impl order::Payload for Payload {
     }
 }
 
-/// The id of a stream entry, `milliseconds-counter`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct StreamId {
-    pub milliseconds: u64,
-    pub counter: u64,
-}
-
-impl StreamId {
-    /// No entry can come behind it.
-    pub const MAX: StreamId = StreamId { milliseconds: u64::MAX, counter: u64::MAX };
-}
-
-impl fmt::Display for StreamId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.milliseconds, self.counter)
-    }
-}
-
-impl FromStr for StreamId {
-    type Err = RecordError;
-
-    fn from_str(text: &str) -> Result<Self, RecordError> {
-        let parts = text.split_once('-').and_then(|(a, b)| Some((a.parse().ok()?, b.parse().ok()?)));
-        let (milliseconds, counter) = parts.ok_or_else(|| RecordError::Id(beginning(text)))?;
-        Ok(StreamId { milliseconds, counter })
-    }
-}
-
-/// One entry of a stream in `entry` layout.
+/// One event, or marker, as it stands in a stream: an entry by itself in `entry` layout, one of
+/// an entry's fields in `batch` layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    pub id: StreamId,
+    pub id: EventId,
     /// Not an `Entity`: what stands in a stream may have been written by others.
     pub entity: String,
     pub epoch: Epoch,
@@ -88,16 +60,51 @@ pub enum RecordError {
     #[error("{0:?} is not a stream id")]
     Id(String),
     #[error("entry {id} has no field {field:?}")]
-    Absent { id: StreamId, field: &'static str },
+    Absent { id: EventId, field: &'static str },
     #[error("entry {id}: field {field:?} cannot be read: {value:?}")]
-    Malformed { id: StreamId, field: &'static str, value: String },
+    Malformed { id: EventId, field: &'static str, value: String },
 }
 
 impl Entry {
+    /// How many entries of a stream these events are of.
+    pub fn entries(events: &[Entry]) -> usize {
+        events.iter().filter(|event| event.id.index == 0).count()
+    }
+
+    /// The events of an entry of ours, in whichever layout it is.
+    pub fn all_from_fields(id: StreamId, fields: Vec<(Bytes, Bytes)>) -> Result<Vec<Self>, RecordError> {
+        if !is_batch(fields.iter().map(|(name, _)| &name[..])) {
+            return Ok(vec![Entry::from_fields(id.into(), fields)?]);
+        }
+        let event = |(index, (name, value)): (u32, (Bytes, Bytes))| {
+            let id = EventId { entry: id, index };
+            match field::index_of(&name) {
+                Some(named) if named == index => field::read(id, &name, value),
+                _ => Err(malformed(id, "name", &name)),
+            }
+        };
+        (0..).zip(fields).map(event).collect()
+    }
+
+    /// The events of an entry that another program may have written, in whichever layout; at
+    /// least one. In `batch` layout each is read, or not, by itself, and its place among the
+    /// fields counts, whatever its name says.
+    pub fn all_from_foreign(id: StreamId, fields: Vec<(Vec<u8>, Vec<u8>)>) -> Vec<Read> {
+        if !is_batch(fields.iter().map(|(name, _)| &name[..])) {
+            let id = id.into();
+            return vec![Read { id, entry: Entry::from_foreign(id, fields.into_iter()) }];
+        }
+        let event = |(index, (name, value)): (u32, (Vec<u8>, Vec<u8>))| {
+            let id = EventId { entry: id, index };
+            Read { id, entry: field::read(id, &name, value.into()) }
+        };
+        (0..).zip(fields).map(event).collect()
+    }
+
     /// Reads what another program may have written: only entity and sequence must be there.
     /// What does not say that it is in order is taken to have passed. Nothing is copied.
     pub fn from_foreign(
-        id: StreamId,
+        id: EventId,
         fields: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
     ) -> Result<Self, RecordError> {
         let (mut entity, mut sequence) = (None, None);
@@ -137,7 +144,7 @@ impl Entry {
     }
 
     /// Reads an entry from its fields, in whatever order they come.
-    pub fn from_fields(id: StreamId, fields: Vec<(Bytes, Bytes)>) -> Result<Self, RecordError> {
+    pub fn from_fields(id: EventId, fields: Vec<(Bytes, Bytes)>) -> Result<Self, RecordError> {
         let field = |name: &'static str| {
             let value = fields.iter().find(|(field, _)| field == name.as_bytes());
             value.map(|(_, value)| value).ok_or(RecordError::Absent { id, field: name })
@@ -168,7 +175,17 @@ impl Entry {
     }
 }
 
-fn malformed(id: StreamId, field: &'static str, value: &[u8]) -> RecordError {
+/// Is each of an entry's fields an event? One that has the two fields without which nothing in
+/// `entry` layout can be read is in that layout, whatever else it has.
+fn is_batch<'a>(names: impl Iterator<Item = &'a [u8]> + Clone) -> bool {
+    let has = |name: &[u8]| names.clone().any(|known| known == name);
+    if has(b"entity") && has(b"sequence") {
+        return false;
+    }
+    names.clone().any(field::is_name)
+}
+
+pub(super) fn malformed(id: EventId, field: &'static str, value: &[u8]) -> RecordError {
     let shown = &value[..value.len().min(SHOWN_CHARS)];
     RecordError::Malformed { id, field, value: String::from_utf8_lossy(shown).into_owned() }
 }
@@ -180,11 +197,11 @@ pub(super) fn beginning(text: &str) -> String {
     text.chars().take(SHOWN_CHARS).collect()
 }
 
-fn text(id: StreamId, field: &'static str, value: Vec<u8>) -> Result<String, RecordError> {
+fn text(id: EventId, field: &'static str, value: Vec<u8>) -> Result<String, RecordError> {
     String::from_utf8(value).map_err(|error| malformed(id, field, error.as_bytes()))
 }
 
-fn number(id: StreamId, field: &'static str, value: &[u8]) -> Result<u64, RecordError> {
+fn number(id: EventId, field: &'static str, value: &[u8]) -> Result<u64, RecordError> {
     let digits = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
     digits.ok_or_else(|| malformed(id, field, value))
 }
@@ -209,23 +226,54 @@ mod tests {
 
     #[test]
     fn an_entry_is_read_from_its_fields() {
-        let entry = Entry::from_fields(StreamId::default(), fields("1", "strict")).unwrap();
+        let entry = Entry::from_fields(EventId::default(), fields("1", "strict")).unwrap();
         assert_eq!((entry.epoch.get(), entry.sequence.get(), entry.order), (1, 7, Order::Strict));
     }
 
     #[test]
     fn an_entry_that_others_wrote_badly_is_named_with_its_field() {
-        let id = StreamId { milliseconds: 5, counter: 1 };
+        let id = EventId::from(StreamId { milliseconds: 5, counter: 1 });
         let said = |fields| Entry::from_fields(id, fields).unwrap_err().to_string();
         assert_eq!(said(fields("x", "strict")), r#"entry 5-1: field "epoch" cannot be read: "x""#);
         assert_eq!(said(fields("1", "odd")), r#"entry 5-1: field "order" cannot be read: "odd""#);
         assert_eq!(said(vec![]), r#"entry 5-1 has no field "order""#);
     }
 
+    fn named(fields: &[(&str, &str)]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        fields.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec())).collect()
+    }
+
+    fn bytes(fields: &[(&str, &str)]) -> Vec<(Bytes, Bytes)> {
+        named(fields).into_iter().map(|(name, value)| (name.into(), value.into())).collect()
+    }
+
     #[test]
-    fn stream_ids_sort_by_number() {
-        let id = |text: &str| text.parse::<StreamId>().unwrap();
-        assert!(id("9-10") > id("9-9") && id("10-0") > id("9-10"));
-        assert!("9".parse::<StreamId>().is_err());
+    fn an_entry_of_events_is_read_field_by_field() {
+        let fields = [("0:1:7:strict:a", "-:4:2:step{}x"), ("1:0:0:marker:", "-:1:2:m{}")];
+        let id = StreamId { milliseconds: 5, counter: 1 };
+        let entries = Entry::all_from_fields(id, bytes(&fields)).unwrap();
+        let shown: Vec<_> = entries.iter().map(|e| (e.id.to_string(), &*e.entity, &*e.data)).collect();
+        assert_eq!(shown, [("5-1".to_owned(), "a", &b"x"[..]), ("5-1#1".to_owned(), "", &b""[..])]);
+        let reads: Vec<_> = entries.into_iter().map(|e| Read { id: e.id, entry: Ok(e) }).collect();
+        assert_eq!(Entry::all_from_foreign(id, named(&fields)), reads, "both read the same");
+    }
+
+    #[test]
+    fn what_others_wrote_badly_into_an_entry_of_events_costs_that_event_only() {
+        let id = StreamId { milliseconds: 5, counter: 1 };
+        let fields = [("7:0:0:strict:a", "-:0:0:"), ("what", "ever"), ("0:0:1:strict:a", "-:9:0:")];
+        let fields = [&fields[..], &[("0:0:1:strict:a", "-:0:0:")]].concat();
+        assert!(Entry::all_from_fields(id, bytes(&fields)).is_err(), "ours name their places");
+        let reads = Entry::all_from_foreign(id, named(&fields));
+        assert_eq!(
+            reads.iter().map(|read| read.entry.is_ok()).collect::<Vec<_>>(),
+            [true, false, false, true]
+        );
+        assert_eq!(reads.iter().map(|read| read.id.index).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        // In the other layout, with a field of somebody's own.
+        let fields = [("0:0:0:strict:b", "-:0:0:"), ("sequence", "3"), ("entity", "a")];
+        let reads = Entry::all_from_foreign(id, named(&fields));
+        assert_eq!((reads.len(), &*reads[0].entry.as_ref().unwrap().entity), (1, "a"));
+        assert_eq!(Entry::all_from_foreign(id, named(&[("what", "ever")])).len(), 1);
     }
 }

@@ -12,8 +12,31 @@ pub const WIRE_VERSION: u32 = 4;
 pub struct TopicSpec {
     pub name: String,
     pub partitions: u32,
+    pub layout: Layout,
     pub numbering: Numbering,
     pub policy: Policy,
+}
+
+/// How a topic's events stand in its streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Layout {
+    /// One entry an event.
+    #[default]
+    Entry,
+    /// One entry a call, each of its fields one event (`field.rs`).
+    Batch,
+}
+
+impl Layout {
+    pub const ALL: [Layout; 2] = [Layout::Entry, Layout::Batch];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Layout::Entry => "entry",
+            Layout::Batch => "batch",
+        }
+    }
 }
 
 /// Who numbers a topic's events.
@@ -48,7 +71,7 @@ impl TopicSpec {
     pub fn record(&self) -> TopicRecord {
         TopicRecord {
             partitions: self.partitions,
-            layout: "entry".to_owned(),
+            layout: self.layout.name().to_owned(),
             first_sequence: self.policy.first.get(),
             numbering: self.numbering.name().to_owned(),
             wire_version: WIRE_VERSION,
@@ -72,6 +95,11 @@ impl fmt::Display for Mismatch {
 }
 
 impl TopicRecord {
+    /// `None` if a later version made it.
+    pub fn layout(&self) -> Option<Layout> {
+        Layout::ALL.into_iter().find(|known| known.name() == self.layout)
+    }
+
     pub fn fields(&self) -> [(&'static str, String); 5] {
         [
             ("partitions", self.partitions.to_string()),

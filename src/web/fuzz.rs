@@ -4,7 +4,7 @@ use super::EntryJson;
 use crate::{
     fuzz::{Seen, cases, damaged, number, pick, small_number, text},
     order::{Epoch, Order, Sequence},
-    store::{Entry, StreamId},
+    store::{Entry, EventId, StreamId},
 };
 
 #[test]
@@ -12,7 +12,10 @@ fn entries_as_json() {
     let mut seen = Seen::default();
     cases("entries as JSON", |random| {
         let entry = Entry {
-            id: StreamId { milliseconds: number(random), counter: number(random) },
+            id: EventId {
+                entry: StreamId { milliseconds: number(random), counter: number(random) },
+                index: random.below(3) as u32,
+            },
             entity: text(random),
             epoch: Epoch::new(small_number(random)).unwrap(),
             sequence: Sequence::new(small_number(random)).unwrap(),

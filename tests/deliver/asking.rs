@@ -128,7 +128,7 @@ async fn a_worker_whose_answers_from_the_store_are_lost_goes_on_under_its_lease(
         let watched = Watched::new(&world.store);
         watched.loses_answers.store(true, Ordering::Relaxed);
         world.publish("a", 0..5).await;
-        let lossy = World { store: watched.clone(), redis: None, partitions: world.partitions };
+        let lossy = world.through(watched.clone());
         let mut consumer = lossy.consumer(options("g")).await;
         for sequence in 0..5 {
             let delivery = next(&mut consumer).await;
@@ -258,7 +258,7 @@ async fn at_most_every(watched: &Watched, milliseconds: u128, what: &str) {
 async fn a_worker_with_nothing_to_read_or_no_room_asks_rarely() {
     for world in [World::memory().await, World::redis().await] {
         let watched = Watched::new(&world.store);
-        let seen = World { store: watched.clone(), redis: None, partitions: world.partitions };
+        let seen = world.through(watched.clone());
         let options = ConsumerOptions { window_entries: 4, ..options("g") };
         let mut consumer = seen.consumer(options.clone()).await;
         eventually("it has all partitions", || async {
@@ -287,7 +287,7 @@ async fn a_partition_that_cannot_be_read_is_tried_rarely_and_the_others_go_on() 
     let url = world.redis.as_ref().unwrap().url();
     let mut connection = crate::support::direct(&url).await;
     let watched = Watched::new(&world.store);
-    let seen = World { store: watched.clone(), redis: None, partitions: world.partitions };
+    let seen = world.through(watched.clone());
     let mut consumer = seen.consumer(options("g")).await;
     let (broken, whole) = (world.partition_of("a"), (0..).map(|n| format!("job-{n}")));
     let whole: Vec<String> = whole.filter(|name| world.partition_of(name) != broken).take(3).collect();
@@ -307,7 +307,7 @@ async fn a_partition_that_cannot_be_read_is_tried_rarely_and_the_others_go_on() 
 async fn of_idle_entities_only_so_many_are_remembered() {
     for world in [World::memory().await, World::redis().await, World::redis_with(1).await] {
         let watched = Watched::new(&world.store);
-        let seen = World { store: watched.clone(), redis: None, partitions: world.partitions };
+        let seen = world.through(watched.clone());
         let mut consumer = seen.consumer(ConsumerOptions { window_entries: 4, ..options("g") }).await;
         world.publish("a", [0]).await;
         assert_eq!(acked(&mut consumer).await, "a 0");

@@ -190,7 +190,7 @@ async fn a_group_can_begin_behind_an_entry() {
         let (id, beginning) = (world.partition_of("a"), Default::default());
         let entries = world.store.read(&id, Place::Events, beginning, 9).await.unwrap();
         let group = GroupId { topic: "jobs".into(), group: "behind".into() };
-        let start = Start::After(entries[1].id);
+        let start = Start::After(entries[1].id.entry);
         assert!(world.store.register(&group, world.partitions, start).await.unwrap());
         let mut consumer = world.consumer(options("behind")).await;
         assert_eq!((acked(&mut consumer).await, acked(&mut consumer).await), ("a 2".into(), "a 3".into()));

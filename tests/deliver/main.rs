@@ -7,6 +7,7 @@
 mod support;
 
 mod asking;
+mod batches;
 mod bench;
 mod delivering;
 mod holding;

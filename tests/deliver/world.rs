@@ -8,7 +8,9 @@ use seriatim::{
     deliver::{Consumer, ConsumerOptions, Delivered, Delivery, retry::RetryPolicy},
     order::{Entity, Epoch, Event, Policy, Position, Sequence},
     random::Random,
-    store::{Batch, MemoryStore, Numbering, Offer, PartitionId, Payload, Store, TopicSpec, partition_of},
+    store::{
+        Batch, Layout, MemoryStore, Numbering, Offer, PartitionId, Payload, Store, TopicSpec, partition_of,
+    },
 };
 
 use crate::support::{direct, redis_server, redis_store};
@@ -22,6 +24,7 @@ pub struct World {
     pub store: Arc<dyn Store>,
     pub redis: Option<PrivateRedis>,
     pub partitions: u32,
+    pub layout: Layout,
 }
 
 impl World {
@@ -32,24 +35,43 @@ impl World {
     pub async fn redis_with(partitions: u32) -> Self {
         let redis = redis_server(&[]);
         let store = Arc::new(redis_store(&redis.url()));
-        Self::open(store, Some(redis), partitions).await
+        Self::open(store, Some(redis), partitions, Layout::Entry).await
     }
 
     pub async fn memory() -> Self {
-        Self::open(Arc::new(MemoryStore::default()), None, PARTITIONS).await
+        Self::open(Arc::new(MemoryStore::default()), None, PARTITIONS, Layout::Entry).await
     }
 
-    async fn open(store: Arc<dyn Store>, redis: Option<PrivateRedis>, partitions: u32) -> Self {
-        let policy = Policy::default();
-        let topic = TopicSpec { name: TOPIC.into(), partitions, numbering: Numbering::Producer, policy };
-        store.open(&topic).await.unwrap();
-        World { store, redis, partitions }
+    /// Both stores, with one partition in `batch` layout.
+    pub async fn batches() -> [Self; 2] {
+        let redis = redis_server(&[]);
+        let store = Arc::new(redis_store(&redis.url()));
+        [
+            Self::open(Arc::new(MemoryStore::default()), None, 1, Layout::Batch).await,
+            Self::open(store, Some(redis), 1, Layout::Batch).await,
+        ]
+    }
+
+    async fn open(
+        store: Arc<dyn Store>,
+        redis: Option<PrivateRedis>,
+        partitions: u32,
+        layout: Layout,
+    ) -> Self {
+        let world = World { store, redis, partitions, layout };
+        world.policy(Policy::default()).await;
+        world
+    }
+
+    /// The same topic through somebody who watches, or loses, what passes.
+    pub fn through(&self, store: Arc<dyn Store>) -> Self {
+        World { store, redis: None, partitions: self.partitions, layout: self.layout }
     }
 
     /// The topic is opened anew, with this policy.
     pub async fn policy(&self, policy: Policy) {
-        let (name, partitions) = (TOPIC.into(), self.partitions);
-        let topic = TopicSpec { name, partitions, numbering: Numbering::Producer, policy };
+        let (name, partitions, layout) = (TOPIC.into(), self.partitions, self.layout);
+        let topic = TopicSpec { name, partitions, layout, numbering: Numbering::Producer, policy };
         self.store.open(&topic).await.unwrap();
     }
 

@@ -12,14 +12,14 @@ pub async fn connect(url: &str) -> MultiplexedConnection {
     direct(url).await
 }
 
-/// All entries of a topic's event streams, partition after partition.
+/// All events of a topic's event streams, in either layout, partition after partition.
 pub async fn entries(connection: &mut MultiplexedConnection, topic: &str, partitions: u32) -> Vec<Entry> {
     let mut all = Vec::new();
     for index in 0..partitions {
         let keys = PartitionKeys::new(&PartitionId { topic: topic.into(), index });
         for (id, values) in raw_entries(connection, &keys.events).await {
             let fields = values.chunks_exact(2).map(|f| (f[0].clone().into(), f[1].clone().into()));
-            all.push(Entry::from_fields(id.parse().unwrap(), fields.collect()).unwrap());
+            all.extend(Entry::all_from_fields(id.parse().unwrap(), fields.collect()).unwrap());
         }
     }
     all

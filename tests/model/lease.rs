@@ -143,7 +143,7 @@ impl Leases {
         let is_done = |number: u8, (name, sequence): Line| {
             let point = store.resume.get(&entity(name));
             let is_covered = point.is_some_and(|point| u64::from(sequence) < point.next.get());
-            id(number) <= store.floor || store.loose.contains(&id(number)) || is_covered
+            id(number) <= store.floor || store.loose.contains(&id(number).into()) || is_covered
         };
         let numbered = (1..).zip(&self.stream);
         numbered.filter(|(number, line)| is_done(*number, **line)).fold(0, |bits, (n, _)| bits | 1 << n)
@@ -296,7 +296,7 @@ impl Leases {
             let Some(slot) = state.workers[at].slot().filter(|slot| slot.term == state.store.term) else {
                 continue;
             };
-            let noted = |number: u8| state.store.running.iter().any(|running| running.id == id(number));
+            let noted = |number: u8| state.store.running.iter().any(|running| running.id.entry == id(number));
             let is_noted = slot.running.iter().all(|(_, number)| noted(*number));
             let is_at_rest = slot.commit.is_none() && slot.running.is_empty() && !slot.feed.has_news();
             let has_read = slot.feed.position() == self.last();
@@ -331,7 +331,8 @@ impl Model for Leases {
     type Action = Act;
 
     fn init_states(&self) -> Vec<State> {
-        let running = if self.has_suspect { vec![Running { id: id(1), crashes: 0 }] } else { Vec::new() };
+        let running =
+            if self.has_suspect { vec![Running { id: id(1).into(), crashes: 0 }] } else { Vec::new() };
         vec![State {
             store: Arc::new(GroupPart { running, ..GroupPart::default() }),
             members: BTreeMap::new(),

@@ -33,7 +33,7 @@ pub type Line = (&'static str, u8);
 
 pub fn read(number: u8, (entity, sequence): Line) -> Read {
     let entry = Entry {
-        id: id(number),
+        id: id(number).into(),
         entity: entity.to_owned(),
         epoch: Epoch::new(0).expect("it is small"),
         sequence: Sequence::new(sequence.into()).expect("it is small"),
@@ -42,7 +42,7 @@ pub fn read(number: u8, (entity, sequence): Line) -> Read {
         attrs: "{}".to_owned(),
         data: Default::default(),
     };
-    Read { id: id(number), entry: Ok(entry) }
+    Read { id: id(number).into(), entry: Ok(entry) }
 }
 
 #[derive(Clone, Debug)]
@@ -97,6 +97,7 @@ impl Slot {
         let limits = FeedLimits {
             window_entries: 100,
             window_bytes: 1 << 20,
+            entry_events: 1,
             held_max: 100,
             crashes_max,
             handler_max_ms: u64::MAX,
@@ -132,7 +133,7 @@ impl Slot {
 /// The place of the entry that a task is about.
 fn place(started: &Started) -> u8 {
     let id = started.task.id.expect("nothing is missing in the stream");
-    super::judge::small(id.milliseconds)
+    super::judge::small(id.entry.milliseconds)
 }
 
 impl Worker {

@@ -2,7 +2,7 @@
 
 use seriatim::{
     order::{Entity, Epoch, Event, Place, Position},
-    store::{GapId, Numbering, Offer, Payload, TopicSpec, id_digest},
+    store::{GapId, Layout, Numbering, Offer, Payload, TopicSpec, id_digest},
 };
 
 use super::settings::{number, sequence_of, set};
@@ -99,10 +99,16 @@ pub enum View {
 }
 
 impl Scenario {
-    pub fn parse(name: &str, text: &str) -> Result<Self, Failure> {
+    /// The text of a scenario, for a topic of this name and layout.
+    pub fn parse(name: &str, layout: Layout, text: &str) -> Result<Self, Failure> {
         let policy = Default::default();
-        let topic =
-            TopicSpec { name: name.to_owned(), partitions: 1, numbering: Numbering::Producer, policy };
+        let topic = TopicSpec {
+            name: name.to_owned(),
+            partitions: 1,
+            layout,
+            numbering: Numbering::Producer,
+            policy,
+        };
         let mut reader = Reader { topic, is_open: false, steps: Vec::new() };
         let mut lines = 0;
         for (line, content) in (1..).zip(text.lines()) {

@@ -279,7 +279,7 @@ fn check_id(
         | Verdict::Again => return equal(line, &None, &decision.id),
     };
     // Entries of both streams may have this id.
-    let named = entries.iter().filter(|entry| Some(entry.id) == decision.id);
+    let named = entries.iter().filter(|entry| Some(entry.id.entry) == decision.id);
     let found: Vec<_> = named.map(|entry| (entry.entity.as_str(), entry.sequence, entry.order)).collect();
     if !found.contains(&(entity.as_str(), written, order)) {
         return Err((line, format!("the verdict names an entry that is not the event's: {found:?}")));

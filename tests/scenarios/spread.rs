@@ -3,7 +3,7 @@
 
 use seriatim::{
     order::{Entity, Epoch, Event, LaneState, Mode, Policy, Position, Rollout, Sequence, TICK_MS},
-    store::{Batch, Numbering, Offer, PartitionId, Payload, TopicSpec},
+    store::{Batch, Layout, Numbering, Offer, PartitionId, Payload, TopicSpec},
 };
 
 use super::{engine::Engine, page::Spread};
@@ -52,7 +52,7 @@ async fn check_waits(engine: &Engine<'_>, topic: &str, entity: &Entity, waits: &
 
 async fn open(engine: &Engine<'_>, topic: &str, policy: Policy) -> PartitionId {
     let (name, numbering) = (topic.to_owned(), Numbering::Producer);
-    let topic = TopicSpec { name, partitions: 1, numbering, policy };
+    let topic = TopicSpec { name, partitions: 1, layout: Layout::Entry, numbering, policy };
     engine.store().open(&topic).await.expect("it is a new topic");
     PartitionId { topic: topic.name.as_str().into(), index: 0 }
 }

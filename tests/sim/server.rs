@@ -22,6 +22,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     copies::{Copies, Losing},
+    coverage::Coverage,
     gate::Gate,
 };
 
@@ -64,6 +65,7 @@ pub struct Server {
     log: Mutex<Log>,
     /// Where it may lose what it had answered.
     copies: Mutex<Option<Copies>>,
+    coverage: Arc<Mutex<Coverage>>,
     pub appended: Notify,
     /// Calls that were executed.
     pub executed: AtomicU64,
@@ -76,7 +78,7 @@ struct Log {
 }
 
 impl Server {
-    pub fn new() -> Self {
+    pub fn new(coverage: Arc<Mutex<Coverage>>) -> Self {
         let wall = Arc::new(Wall { started: Instant::now(), set_by: AtomicI64::new(0) });
         Server {
             store: MemoryStore::new(wall.clone()),
@@ -86,6 +88,7 @@ impl Server {
             restarts: AtomicU64::new(0),
             log: Mutex::default(),
             copies: Mutex::default(),
+            coverage,
             appended: Notify::new(),
             executed: AtomicU64::new(0),
         }
@@ -163,7 +166,7 @@ impl Server {
         for ((partition, is_late), seen) in &mut log.seen {
             let place = if *is_late { Place::Late } else { Place::Events };
             let left = self.store.read(partition, place, StreamId::default(), usize::MAX).now_or_never();
-            let last = left.and_then(Result::ok).and_then(|left| left.last().map(|entry| entry.id));
+            let last = left.and_then(Result::ok).and_then(|left| left.last().map(|entry| entry.id.entry));
             *seen = last.unwrap_or_default();
         }
     }
@@ -177,8 +180,9 @@ impl Server {
             let read = self.store.read(partition, place, after, usize::MAX).now_or_never();
             let Some(Ok(new)) = read else { continue };
             let Some(last) = new.last() else { continue };
-            log.seen.insert(key, last.id);
+            log.seen.insert(key, last.id.entry);
             let at = self.true_time();
+            self.coverage.lock().unwrap().appended(&new, place == Place::Late);
             log.entries.extend(new.iter().filter_map(|entry| noted(entry, place, at)));
             if place == Place::Events {
                 self.appended.notify_waiters();

@@ -71,7 +71,7 @@ async fn handle(world: Arc<World>, process: Process, delivery: Delivery, mut ran
         name: (delivery.entity.as_str().into(), delivery.epoch, delivery.sequence),
         from,
         order,
-        entry: delivery.id.map(|id| (id.milliseconds, id.counter)),
+        entry: delivery.id.map(|id| (id.entry.milliseconds, id.entry.counter)),
         payload,
         started: world.place(),
         done: None,

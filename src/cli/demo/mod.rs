@@ -35,7 +35,7 @@ use crate::{
     operate::Verifier,
     order::{Order, Sequence},
     random::Random,
-    store::Entry,
+    store::{Entry, Layout},
 };
 
 #[derive(Args)]
@@ -54,6 +54,9 @@ pub struct DemoArgs {
     /// its place is given up, and marked.
     #[arg(long, conflicts_with = "no_order")]
     no_resend: bool,
+    /// How events stand in the streams.
+    #[arg(long, value_name = "LAYOUT", default_value = Layout::Entry.name(), value_parser = Layout::ALL.map(Layout::name))]
+    layout: String,
     /// Evaluations that run at once.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     entities: u32,
@@ -77,7 +80,7 @@ async fn demo(args: DemoArgs) -> Outcome {
         println!("load:  {} evaluations at once, seed {seed}", args.entities);
     }
     let topic = format!("demo-{:08x}", Random::from_system().below(1 << 32));
-    let sidecar = Sidecar::start(&url, &topic, args.no_order).await?;
+    let sidecar = Sidecar::start(&url, &topic, args.no_order, &args.layout).await?;
     let load = Load::plan(args.entities, &mut Random::from_seed(seed));
     let bar = progress(Some(load.deliveries.len() as u64), "publishing", !args.json);
     let work = async {

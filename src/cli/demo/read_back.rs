@@ -30,7 +30,7 @@ pub async fn all(sidecar: &Sidecar, url: &str, topic: &str) -> Result<Vec<Entry>
         loop {
             let page = store.read(&partition, Place::Events, after, PAGE).await?;
             let Some(last) = page.last() else { break };
-            after = last.id;
+            after = last.id.entry;
             entries.extend(page);
         }
     }
@@ -48,7 +48,7 @@ async fn from_sidecar(sidecar: &Sidecar, topic: &str) -> anyhow::Result<Vec<Entr
             let page: Option<Vec<Entry>> = page.into_iter().map(EntryJson::into_entry).collect();
             let page = page.context("the sidecar's entries are well formed")?;
             let Some(last) = page.last() else { break };
-            after = last.id;
+            after = last.id.entry;
             entries.extend(page);
         }
     }

@@ -50,9 +50,9 @@ pub struct Measured {
 }
 
 impl Sidecar {
-    pub async fn start(url: &str, topic: &str, no_order: bool) -> Result<Self, Failure> {
+    pub async fn start(url: &str, topic: &str, no_order: bool, layout: &str) -> Result<Self, Failure> {
         let folder = env::temp_dir().join(format!("seriatim-{topic}"));
-        let started = Self::spawn(&folder, &config(url, topic, no_order)).await;
+        let started = Self::spawn(&folder, &config(url, topic, no_order, layout)).await;
         // It was read at the start; and it may hold the password of a Redis.
         let _ = fs::remove_dir_all(&folder);
         let (mut child, said) = started.map_err(Failure::Other)?;
@@ -128,12 +128,12 @@ impl Sidecar {
     }
 }
 
-fn config(url: &str, topic: &str, no_order: bool) -> String {
+fn config(url: &str, topic: &str, no_order: bool, layout: &str) -> String {
     let ordering = if no_order { "off" } else { "enforce" };
     format!(
         "log = \"warn\"\n[listen]\ngrpc = \"127.0.0.1:0\"\nweb = \"127.0.0.1:0\"\n\
          [store]\nurl = {url:?}\nstart_wait_ms = {START_WAIT_MS}\n\
-         [topics.{topic}]\npartitions = {PARTITIONS}\nordering = \"{ordering}\"\n\
+         [topics.{topic}]\npartitions = {PARTITIONS}\nordering = \"{ordering}\"\nlayout = \"{layout}\"\n\
          gap_waits_ms = [200, 800]\nterminal_wait_ms = 1000\n"
     )
 }

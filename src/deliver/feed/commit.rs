@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use super::Feed;
 use crate::{
     order::Entity,
-    store::{Commit, HeadChange, Point, Running},
+    store::{Commit, EventId, HeadChange, Point, Running},
 };
 
 #[derive(Clone, Debug, Default)]
@@ -38,8 +38,7 @@ impl Feed {
     /// and only then asked for the next.
     pub fn commit(&mut self) -> Commit {
         let floor = self.floor();
-        self.loose = self.loose.split_off(&floor);
-        self.loose.remove(&floor);
+        self.loose = self.loose.split_off(&EventId::end_of(floor));
         let heads = self.head_changes();
         let number = self.commits;
         self.commits += 1;
@@ -50,7 +49,7 @@ impl Feed {
             Some(Running { id, crashes: out.crashes.unwrap_or(0) })
         };
         let mut running: Vec<Running> = self.out.values().filter_map(runs).collect();
-        let waiting = self.suspects.iter().filter(|(id, _)| **id > floor);
+        let waiting = self.suspects.iter().filter(|(id, _)| id.entry > floor);
         let waiting = waiting.map(|(id, crashes)| Running { id: *id, crashes: *crashes });
         let missing: Vec<Running> =
             waiting.filter(|suspect| running.iter().all(|run| run.id != suspect.id)).collect();

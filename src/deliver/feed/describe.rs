@@ -8,7 +8,15 @@ use super::Feed;
 impl Feed {
     pub fn describe(&self) -> String {
         let staged = &self.staged;
-        let read = (self.position, &self.unfinished, &self.loose, &self.suspects, self.term, self.asked);
+        let read = (
+            self.position,
+            &self.unfinished,
+            self.widest,
+            &self.loose,
+            &self.suspects,
+            self.term,
+            self.asked,
+        );
         let lanes: BTreeMap<_, _> =
             self.lanes.lanes().map(|(entity, lane)| (entity, lane.state().to_string())).collect();
         let lines = (sorted(&self.lines), &self.ready, lanes, sorted(&self.lineless));

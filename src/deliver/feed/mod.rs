@@ -9,8 +9,9 @@
 //! - `hold` keeps what failed, and what comes behind it, in the store;
 //! - `commit` gathers what is to be written.
 //!
-//! **What is done**: an entry is unfinished from its reading until it was acknowledged, was
-//! found to be known, or is held. The floor lies below the first unfinished one.
+//! **What is done**: an event is unfinished from its reading until it was acknowledged, was
+//! found to be known, or is held. The floor lies below the first entry of which any event is
+//! unfinished: entries are read whole, and whoever takes over reads from the floor on.
 
 mod commit;
 mod describe;
@@ -32,15 +33,17 @@ use super::{
 use crate::{
     order::{Entity, Epoch, Partition, Policy, Sequence},
     random::Random,
-    store::{Head, Leased, Point, StreamId},
+    store::{EventId, Head, Leased, Point, StreamId},
 };
 
 /// How much one partition may have in hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedLimits {
-    /// Entries that are read and not done.
+    /// Events that are read and not done.
     pub window_entries: usize,
     pub window_bytes: u64,
+    /// Events that an entry may hold, as long as nothing else is known.
+    pub entry_events: usize,
     /// Events of held entities; beyond that nothing is read until there are fewer.
     pub held_max: u64,
     /// How often an event may be the only one that runs when its worker ends.
@@ -61,9 +64,9 @@ pub struct Tally {
     pub retried: u64,
     /// Entities that became dead letters.
     pub died: u64,
-    /// Entries that were done already.
+    /// Events that were done already.
     pub known: u64,
-    /// Entries that cannot be read.
+    /// Events that cannot be read.
     pub malformed: u64,
     /// Gaps that were found here, not by a sidecar.
     pub gaps: u64,
@@ -116,10 +119,12 @@ pub struct Feed {
     seen_at: u64,
     /// Read up to here.
     position: StreamId,
-    unfinished: BTreeMap<StreamId, u64>,
+    unfinished: BTreeMap<EventId, u64>,
     unfinished_bytes: u64,
+    /// As many events as entries are expected to hold at most: reads are bounded by it.
+    widest: usize,
     /// Done above the floor, and covered by no point.
-    loose: BTreeSet<StreamId>,
+    loose: BTreeSet<EventId>,
     lines: HashMap<Entity, Line>,
     /// Entities with something to deliver and nothing out, in turn.
     ready: VecDeque<Entity>,
@@ -130,7 +135,7 @@ pub struct Feed {
     is_alone: bool,
     next_tag: u64,
     /// What ran when a worker ended, and has not been done since.
-    suspects: BTreeMap<StreamId, u32>,
+    suspects: BTreeMap<EventId, u32>,
     holds: BTreeMap<Entity, Hold>,
     /// Heads that wait for an answer to what is being handled.
     deferred: HashMap<Entity, Head>,
@@ -171,6 +176,7 @@ impl Feed {
         Feed {
             term: leased.term,
             policy,
+            widest: limits.entry_events,
             limits,
             retry,
             random,
@@ -215,16 +221,18 @@ impl Feed {
         self.position
     }
 
-    /// Entries that were read and are not done.
+    /// Events that were read and are not done.
     pub fn in_hand(&self) -> usize {
         self.unfinished.len()
     }
 
-    /// How many entries more may be read.
+    /// How many entries more may be read: at least one while there is any room, and no more than
+    /// fit if they are as wide as those before. One that is wider is taken all the same.
     pub fn room(&self) -> usize {
         let is_full = self.unfinished_bytes >= self.limits.window_bytes || self.is_held_full();
         let in_hand = self.unfinished.len() + self.loose.len();
-        if is_full { 0 } else { self.limits.window_entries.saturating_sub(in_hand) }
+        let events = if is_full { 0 } else { self.limits.window_entries.saturating_sub(in_hand) };
+        (events / self.widest).max(usize::from(events > 0))
     }
 
     /// Deliveries that are out, and that somebody will answer.
@@ -253,7 +261,7 @@ impl Feed {
 
     /// Everything up to here is done.
     pub fn floor(&self) -> StreamId {
-        self.unfinished.first_key_value().map_or(self.position, |(id, _)| before(*id))
+        self.unfinished.first_key_value().map_or(self.position, |(id, _)| before(id.entry))
     }
 
     pub fn take_tally(&mut self) -> Tally {
@@ -276,17 +284,17 @@ impl Feed {
         store + now.saturating_sub(ours)
     }
 
-    /// The task's entry needs nobody any more: its point, or being held, covers it, or it is
+    /// The task's event needs nobody any more: its point, or being held, covers it, or it is
     /// noted by itself.
     fn finish(&mut self, task: &Task) {
         let Some(id) = task.id else { return };
-        self.finish_entry(id);
+        self.finish_event(id);
         if !task.moves {
             self.loose.insert(id);
         }
     }
 
-    fn finish_entry(&mut self, id: StreamId) {
+    fn finish_event(&mut self, id: EventId) {
         self.suspects.remove(&id);
         if let Some(bytes) = self.unfinished.remove(&id) {
             self.unfinished_bytes -= bytes;

@@ -22,7 +22,7 @@ struct GapAttrs<'a> {
 }
 
 impl Feed {
-    /// Entities of these entries whose points have to be looked up first.
+    /// Entities of these events whose points have to be looked up first.
     pub fn unknown(&self, reads: &[Read]) -> Vec<Entity> {
         let mut unknown: Vec<Entity> = reads
             .iter()
@@ -35,17 +35,18 @@ impl Feed {
         unknown
     }
 
-    /// Takes entries, in stream order, with the points of those entities that were unknown.
+    /// Takes whole entries, in stream order, with the points of those entities that were unknown.
     pub fn read(&mut self, reads: Vec<Read>, points: Vec<(Entity, Option<Point>)>) {
         for (entity, point) in points {
             self.meet(entity, point);
         }
-        let floor = self.floor();
+        self.widen(&reads);
+        let (floor, position) = (self.floor(), self.position);
         for Read { id, entry } in reads {
-            if id <= self.position {
+            if id.entry <= position {
                 continue;
             }
-            self.position = id;
+            self.position = id.entry;
             if self.loose.contains(&id) {
                 self.tally.known += 1;
                 self.suspects.remove(&id);
@@ -61,6 +62,14 @@ impl Feed {
         }
         // What was only read is nothing new to the store.
         self.staged.changed |= self.floor() != floor;
+    }
+
+    /// Expects entries as wide as the widest of these, or half as wide as before: one that is
+    /// wide among many that are not does not keep reads small for long.
+    fn widen(&mut self, reads: &[Read]) {
+        let of_entry = |events: &[Read]| events.len();
+        let widest = reads.chunk_by(|a, b| a.id.entry == b.id.entry).map(of_entry).max();
+        self.widest = widest.map_or(self.widest, |widest| widest.max(self.widest / 2));
     }
 
     /// An entity comes into view: its lane goes on where it is acknowledged, or held.
@@ -84,7 +93,7 @@ impl Feed {
         let known = self.lines.get_key_value(entry.entity.as_str());
         let Ok(entity) = known.map_or_else(|| Entity::new(&entry.entity), |(entity, _)| Ok(entity.clone()))
         else {
-            self.finish_entry(id);
+            self.finish_event(id);
             return;
         };
         match entry.order {
@@ -106,7 +115,7 @@ impl Feed {
             if entry.kind == "seriatim.epoch" {
                 self.reach(entity, entry, self.policy.first, SkipReason::Epoch);
             }
-            self.finish_entry(entry.id);
+            self.finish_event(entry.id);
             return;
         }
         let nothing = GapAttrs { reason: "", from: None, waited: None };
@@ -125,7 +134,7 @@ impl Feed {
         }
         match tasks.iter().rposition(is_gap) {
             Some(last) => tasks[last].1.id = Some(entry.id),
-            None => self.finish_entry(entry.id),
+            None => self.finish_event(entry.id),
         }
         tasks.into_iter().for_each(|(entity, task)| self.enqueue(&entity, task));
     }
@@ -140,7 +149,7 @@ impl Feed {
         if self.lanes.is_stale(entity, entry.epoch) && entry.order == Order::Strict {
             // In its turn it came before the higher epoch: it is done.
             self.tally.known += 1;
-            self.finish_entry(entry.id);
+            self.finish_event(entry.id);
             return;
         }
         if self.lanes.is_stale(entity, entry.epoch) {
@@ -163,7 +172,7 @@ impl Feed {
         match verdict {
             Verdict::Duplicate { .. } | Verdict::Conflict | Verdict::Retired { .. } => {
                 self.tally.known += 1;
-                self.finish_entry(id);
+                self.finish_event(id);
             }
             Verdict::Released { .. }
             | Verdict::Parked { .. }

@@ -1,6 +1,7 @@
 //! The machine by itself: what it hands out, what it wants written, what it leaves out after a
 //! change of hands. Time is a number here.
 
+mod batches;
 mod desk;
 mod histories;
 mod holds;
@@ -19,7 +20,7 @@ fn id(number: u64) -> StreamId {
 
 fn read(number: u64, entity: &str, sequence: u64, order: Order) -> Read {
     let entry = Entry {
-        id: id(number),
+        id: id(number).into(),
         entity: entity.to_owned(),
         epoch: Epoch::new(0).unwrap(),
         sequence: Sequence::new(sequence).unwrap(),
@@ -28,7 +29,24 @@ fn read(number: u64, entity: &str, sequence: u64, order: Order) -> Read {
         attrs: "{}".to_owned(),
         data: Default::default(),
     };
-    Read { id: id(number), entry: Ok(entry) }
+    Read { id: id(number).into(), entry: Ok(entry) }
+}
+
+/// The same event at another place of its entry.
+fn at(index: u32, mut read: Read) -> Read {
+    read.id.index = index;
+    if let Ok(entry) = &mut read.entry {
+        entry.id = read.id;
+    }
+    read
+}
+
+/// One entry with an event of each of these.
+fn together(number: u64, events: &[(&str, u64)]) -> Vec<Read> {
+    (0..)
+        .zip(events)
+        .map(|(index, (entity, sequence))| at(index, strict(number, entity, *sequence)))
+        .collect()
 }
 
 fn strict(number: u64, entity: &str, sequence: u64) -> Read {
@@ -39,6 +57,7 @@ fn feed_of(leased: &Leased) -> Feed {
     let limits = FeedLimits {
         window_entries: 100,
         window_bytes: 1_000,
+        entry_events: 1,
         held_max: 10,
         crashes_max: 3,
         handler_max_ms: 60_000,
@@ -91,7 +110,7 @@ fn the_floor_stays_below_what_is_not_done_and_points_say_what_is() {
     let commit = feed.commit();
     assert_eq!(commit.floor, StreamId { milliseconds: 0, counter: u64::MAX }, "a is not done");
     assert_eq!(points(&commit), ["b 0:1"]);
-    assert_eq!(commit.running, [Running { id: id(1), crashes: 0 }]);
+    assert_eq!(commit.running, [Running { id: id(1).into(), crashes: 0 }]);
     feed.answer(started[0].tag, Answer::Ack, 0);
     let rest = feed.start(9, 0);
     feed.answer(rest[0].tag, Answer::Ack, 0);
@@ -102,8 +121,8 @@ fn the_floor_stays_below_what_is_not_done_and_points_say_what_is() {
 
 #[test]
 fn whoever_takes_over_leaves_out_what_the_points_cover_and_runs_suspects_alone() {
-    let running = vec![Running { id: id(2), crashes: 1 }];
-    let mut feed = feed_of(&Leased { term: 8, running, loose: vec![id(4)], ..Leased::default() });
+    let running = vec![Running { id: id(2).into(), crashes: 1 }];
+    let mut feed = feed_of(&Leased { term: 8, running, loose: vec![id(4).into()], ..Leased::default() });
     let reads = vec![
         strict(1, "a", 0),
         strict(2, "b", 0),
@@ -117,14 +136,14 @@ fn whoever_takes_over_leaves_out_what_the_points_cover_and_runs_suspects_alone()
     let first = feed.start(9, 0);
     assert_eq!(names(&first), ["b 0"], "nothing beside what may end its worker");
     let commit = feed.commit();
-    assert_eq!(commit.running, [Running { id: id(2), crashes: 2 }]);
+    assert_eq!(commit.running, [Running { id: id(2).into(), crashes: 2 }]);
     feed.answer(first[0].tag, Answer::Ack, 0);
     assert_eq!(names(&feed.start(9, 0)), ["a 1", "d 0"], "a 0 and what is loose are done");
 }
 
 #[test]
 fn what_ended_its_worker_too_often_is_dead_and_its_entity_is_held_behind_it() {
-    let running = vec![Running { id: id(1), crashes: 3 }];
+    let running = vec![Running { id: id(1).into(), crashes: 3 }];
     let mut feed = feed_of(&Leased { term: 8, running, ..Leased::default() });
     take(&mut feed, vec![strict(1, "a", 0), strict(2, "a", 1), strict(3, "b", 0)]);
     assert_eq!(names(&feed.start(9, 0)), ["b 0"]);

@@ -139,7 +139,7 @@ impl Worker {
             return;
         }
         let mut waiting: Vec<(PartitionId, StreamId)> = Vec::new();
-        let (mut slots, mut others_read) = (Vec::new(), false);
+        let (mut slots, mut others_read, mut count) = (Vec::new(), false, self.options.batch);
         let now = self.now();
         let topic = self.topic.clone();
         for (index, slot) in &mut self.slots {
@@ -147,6 +147,8 @@ impl Worker {
             if slot.is_caught_up && !slot.is_reading && slot.feed.room() > 0 && !is_leaving {
                 waiting.push((PartitionId { topic: topic.clone(), index: *index }, slot.feed.position()));
                 slots.push((*index, slot.feed.term()));
+                // One number for all: so much that it is too much for none.
+                count = count.min(slot.feed.room());
                 (slot.is_reading, slot.read_at) = (true, now);
             } else {
                 others_read |= slot.is_reading && !slot.is_pausing;
@@ -156,7 +158,7 @@ impl Worker {
             return;
         }
         let mut waiter = self.waiter.take().expect("it was there a moment ago");
-        let (count, at_most) = (self.options.batch, if others_read { LOOK } else { WAIT });
+        let at_most = if others_read { LOOK } else { WAIT };
         let wait = async move {
             let outcome = waiter.wait(&waiting, count, at_most).await;
             Op::Waited(slots, count, waiter, outcome)
@@ -265,7 +267,7 @@ impl Worker {
             Op::Read(index, term, count, outcome) if self.is_term(index, term) => match outcome {
                 Ok(reads) => {
                     let slot = self.slots.get_mut(&index).expect("its term was compared");
-                    slot.note_end(reads.len() < count);
+                    slot.note_end(Read::entries(&reads) < count);
                     self.meet(index, reads);
                 }
                 Err(error) => self.read_failed(index, &error),
@@ -428,7 +430,7 @@ impl Worker {
                     let stream = streams.iter_mut().find(|(id, _)| id.index == index);
                     let reads = stream.map(|(_, reads)| std::mem::take(reads)).unwrap_or_default();
                     let slot = self.slots.get_mut(&index).expect("its term was compared");
-                    slot.note_end(reads.len() < count);
+                    slot.note_end(Read::entries(&reads) < count);
                     self.meet(index, reads);
                 }
             }

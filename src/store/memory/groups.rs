@@ -84,7 +84,7 @@ impl MemoryStore {
     }
 
     fn last_id(&self, partition: &PartitionId) -> StreamId {
-        self.partitions.get(partition).map(|found| found.last_id()).unwrap_or_default()
+        self.partitions.get(partition).map(|found| found.events.last_id()).unwrap_or_default()
     }
 
     /// All of a topic that is deleted.
@@ -115,8 +115,7 @@ impl Waiter for MemoryWaiter {
             loop {
                 let read = |(id, after): &(PartitionId, StreamId)| {
                     let found = self.store.get(id)?;
-                    let from = found.events.partition_point(|entry| entry.id <= *after);
-                    let new = found.events[from..].iter().take(count);
+                    let new = found.events.after(*after, count);
                     let reads: Vec<Read> =
                         new.map(|entry| Read { id: entry.id, entry: Ok(entry.clone()) }).collect();
                     (!reads.is_empty()).then(|| (id.clone(), reads))

@@ -1,9 +1,10 @@
-//! The embedded store: `order/` and a vector per stream, in this process.
+//! The embedded store: `order/` and a list per stream, in this process.
 //!
 //! It serves the demo where there is no Redis, tests, and the other half of the
 //! differential test. Nothing in it is durable, nothing is shared with another
 //! sidecar. Whatever the topic says, a partition that has [`partition::ENTRIES_MAX`] entries refuses more.
 
+mod appended;
 mod groups;
 mod part;
 mod partition;
@@ -160,8 +161,10 @@ impl MemoryStore {
     }
 
     fn open_partition(&self, topic: &Arc<TopicSpec>, id: &PartitionId) {
-        let mut partition =
-            self.partitions.entry(id.clone()).or_insert_with(|| MemoryPartition::new(self.wall()));
+        let mut partition = self
+            .partitions
+            .entry(id.clone())
+            .or_insert_with(|| MemoryPartition::new(topic.layout, self.wall()));
         partition.policy = topic.policy.clone();
         self.opened.insert(id.clone(), topic.clone());
     }
@@ -373,8 +376,7 @@ impl Store for MemoryStore {
                 Place::Events => &partition.events,
                 Place::Late => &partition.late,
             };
-            let from = stream.partition_point(|entry| entry.id <= after);
-            stream[from..].iter().take(count).cloned().collect()
+            stream.after(after, count).cloned().collect()
         });
         ready(Ok(read.unwrap_or_default())).boxed()
     }

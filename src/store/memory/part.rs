@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::{
     order::Entity,
-    store::{Commit, Committed, Granted, Head, LeaseSeen, Leased, Point, Running, StreamId, Wish},
+    store::{Commit, Committed, EventId, Granted, Head, LeaseSeen, Leased, Point, Running, StreamId, Wish},
 };
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct GroupPart {
     pub count: u64,
     pub asked: u64,
     pub running: Vec<Running>,
-    pub loose: Vec<StreamId>,
+    pub loose: Vec<EventId>,
     pub resume: HashMap<Entity, Point>,
     pub held: BTreeMap<Entity, Head>,
     pub kept: HashMap<(Entity, u64), Vec<u8>>,

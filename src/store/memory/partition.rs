@@ -1,11 +1,14 @@
 //! One partition of the embedded store: the rules, and what they wrote.
 
+use super::appended::Stream;
 use crate::{
     order::{
         Action, Edge, Effects, Entity, Epoch, Lengths, Marker, MarkerKind, Order, Partition, Place, Policy,
         Sequence, SkipReason, Verdict,
     },
-    store::{Admitted, Batch, Decision, Elapsed, Entry, Path, Payload, StoreError, StreamId},
+    store::{
+        Admitted, Batch, Decision, Elapsed, Entry, EventId, Layout, Path, Payload, StoreError, StreamId,
+    },
 };
 
 /// Entries of one partition's streams.
@@ -13,12 +16,11 @@ pub const ENTRIES_MAX: usize = 1_000_000;
 
 #[derive(Clone, Default)]
 pub struct MemoryPartition {
+    layout: Layout,
     pub policy: Policy,
     pub lanes: Partition<Payload>,
-    pub events: Vec<Entry>,
-    pub late: Vec<Entry>,
-    /// Of each stream, as Redis gives them.
-    last_ids: [StreamId; 2],
+    pub events: Stream,
+    pub late: Stream,
     /// When trimming was last done, on the partition clock.
     pub trimmed_at: u64,
     /// Entries trimmed from `events` so far.
@@ -27,13 +29,8 @@ pub struct MemoryPartition {
 
 impl MemoryPartition {
     /// Its clock starts now.
-    pub fn new(wall: u64) -> Self {
-        MemoryPartition { lanes: Partition::new(wall), ..MemoryPartition::default() }
-    }
-
-    /// Of the last entry in `events`, also if it was trimmed.
-    pub fn last_id(&self) -> StreamId {
-        self.last_ids[0]
+    pub fn new(layout: Layout, wall: u64) -> Self {
+        MemoryPartition { layout, lanes: Partition::new(wall), ..MemoryPartition::default() }
     }
 
     pub fn admit(
@@ -84,51 +81,50 @@ impl MemoryPartition {
         }
     }
 
+    /// Writes all of it; returns for each action the entry that it stands in.
     pub fn apply(&mut self, effects: &mut Effects<Payload>, audit: &str, wall: u64) -> Vec<StreamId> {
         let actions = std::mem::take(&mut effects.actions);
-        actions.into_iter().map(|action| self.write(action, audit, wall)).collect()
-    }
-
-    fn write(&mut self, action: Action<Payload>, audit: &str, wall: u64) -> StreamId {
-        let place = match &action {
-            Action::Append(append) => append.place,
-            Action::Mark(_) | Action::Edge(_) => Place::Events,
+        // The entries that this call has begun, of `events` and of `late`.
+        let mut begun = [None; 2];
+        let mut write = |action: Action<Payload>| {
+            let place = match &action {
+                Action::Append(append) => append.place,
+                Action::Mark(_) | Action::Edge(_) => Place::Events,
+            };
+            let (stream, begun) = match place {
+                Place::Events => (&mut self.events, &mut begun[0]),
+                Place::Late => (&mut self.late, &mut begun[1]),
+            };
+            let id = match (self.layout, *begun) {
+                (Layout::Batch, Some(id)) => id,
+                (Layout::Batch, None) | (Layout::Entry, _) => stream.begin_entry(wall),
+            };
+            *begun = Some(id);
+            stream.add(|id| entry_of(id, action, audit));
+            id
         };
-        let (stream, last_id) = match place {
-            Place::Events => (&mut self.events, &mut self.last_ids[0]),
-            Place::Late => (&mut self.late, &mut self.last_ids[1]),
-        };
-        let id = next_id(*last_id, wall);
-        *last_id = id;
-        match action {
-            Action::Append(append) => {
-                stream.push(Entry {
-                    id,
-                    entity: append.entity.to_string(),
-                    epoch: append.epoch,
-                    sequence: append.sequence,
-                    kind: append.payload.kind.into(),
-                    order: append.order,
-                    attrs: append.payload.attrs.into(),
-                    data: append.payload.data,
-                });
-            }
-            Action::Mark(marker) => stream.push(marker_entry(id, marker, audit)),
-            Action::Edge(edge) => stream.push(edge_entry(id, edge)),
-        }
-        id
+        actions.into_iter().map(&mut write).collect()
     }
 }
 
-/// The time, or what follows the last one if the clock did not move on.
-fn next_id(last: StreamId, wall: u64) -> StreamId {
-    if wall > last.milliseconds {
-        return StreamId { milliseconds: wall, counter: 0 };
+fn entry_of(id: EventId, action: Action<Payload>, audit: &str) -> Entry {
+    match action {
+        Action::Append(append) => Entry {
+            id,
+            entity: append.entity.to_string(),
+            epoch: append.epoch,
+            sequence: append.sequence,
+            kind: append.payload.kind.into(),
+            order: append.order,
+            attrs: append.payload.attrs.into(),
+            data: append.payload.data,
+        },
+        Action::Mark(marker) => marker_entry(id, marker, audit),
+        Action::Edge(edge) => edge_entry(id, edge),
     }
-    StreamId { counter: last.counter + 1, ..last }
 }
 
-fn marker_entry(id: StreamId, marker: Marker, audit: &str) -> Entry {
+fn marker_entry(id: EventId, marker: Marker, audit: &str) -> Entry {
     let (kind, attrs) = match marker.kind {
         MarkerKind::Gap { reason, from, waited } => {
             let mut attrs = format!(r#"{{"reason":"{}","from":{from}"#, reason.name());
@@ -147,7 +143,7 @@ fn marker_entry(id: StreamId, marker: Marker, audit: &str) -> Entry {
 }
 
 /// Concerns the whole partition: its entity is empty.
-fn edge_entry(id: StreamId, edge: Edge) -> Entry {
+fn edge_entry(id: EventId, edge: Edge) -> Entry {
     let (kind, by) = match edge {
         Edge::Degraded(by) => ("seriatim.degraded", by),
         Edge::Restored(by) => ("seriatim.restored", by),
@@ -156,7 +152,7 @@ fn edge_entry(id: StreamId, edge: Edge) -> Entry {
     entry(id, "", epoch, sequence, kind, format!(r#"{{"reason":"{}"}}"#, by.name()))
 }
 
-fn entry(id: StreamId, entity: &str, epoch: Epoch, sequence: Sequence, kind: &str, attrs: String) -> Entry {
+fn entry(id: EventId, entity: &str, epoch: Epoch, sequence: Sequence, kind: &str, attrs: String) -> Entry {
     let (entity, kind, order, data) = (entity.to_owned(), kind.to_owned(), Order::Marker, Default::default());
     Entry { id, entity, epoch, sequence, kind, order, attrs, data }
 }

@@ -3,7 +3,7 @@
 use super::partition::MemoryPartition;
 use crate::{
     order::TICK_MS,
-    store::{Entry, Floor, Trimmed},
+    store::{Floor, Trimmed},
 };
 
 /// A call within this time after the last one that was done does nothing.
@@ -24,12 +24,10 @@ impl MemoryPartition {
             let newest = usize::try_from(retention.retain_entries).unwrap_or(usize::MAX);
             let aged = wall.saturating_sub(retention.retain_ms);
             trimmed.ran = true;
-            let done = floor
-                .as_ref()
-                .map_or(self.events.len(), |floor| self.events.partition_point(|entry| entry.id <= floor.id));
-            trimmed.events = remove(&mut self.events, aged, newest, count.min(done));
+            let done = floor.as_ref().map_or(self.events.len(), |floor| self.events.count_up_to(floor.id));
+            trimmed.events = self.events.remove(aged, newest, count.min(done));
             let aged = wall.saturating_sub(retention.late_retain_ms);
-            trimmed.late = remove(&mut self.late, aged, usize::MAX, count);
+            trimmed.late = self.late.remove(aged, usize::MAX, count);
             trimmed.more = trimmed.events.max(trimmed.late) * 2 >= count as u64;
             if !trimmed.more {
                 self.trimmed_at = now;
@@ -40,12 +38,4 @@ impl MemoryPartition {
         (trimmed.entries, trimmed.late_entries) = (self.events.len() as u64, self.late.len() as u64);
         trimmed
     }
-}
-
-/// Removes what was written before `aged`, and what is beyond the newest so many.
-fn remove(stream: &mut Vec<Entry>, aged: u64, newest: usize, count: usize) -> u64 {
-    let aged = stream.partition_point(|entry| entry.id.milliseconds < aged);
-    let removed = aged.max(stream.len().saturating_sub(newest)).min(count);
-    stream.drain(..removed);
-    removed as u64
 }

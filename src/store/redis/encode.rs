@@ -1,26 +1,28 @@
-//! A batch as the arguments of `admit`; their layout is described in
-//! `scripts/admit_fast.lua`.
+//! A batch as the arguments of `admit`; they are described in `scripts/admit_predict.lua`,
+//! `admit_rows.lua` and `admit_pairs.lua`.
 
 use std::fmt::Write;
 
 use ::redis::Cmd;
 
-use super::script::ADMIT;
+use super::script;
 use crate::{
     order::{Mode, Policy, Position},
-    store::{Batch, LaneOffers, keys::PartitionKeys},
+    store::{Batch, LaneOffers, Layout, Offer, TopicSpec, field, keys::PartitionKeys},
 };
 
 /// No lane's state: sends a batch down the slow path.
 const UNPREDICTABLE: &str = "!";
 
-pub fn admit(keys: &PartitionKeys, header: &str, channel: &str, batch: &Batch, policy: &Policy) -> Cmd {
+pub fn admit(keys: &PartitionKeys, header: &str, channel: &str, batch: &Batch, topic: &TopicSpec) -> Cmd {
+    let policy = &topic.policy;
     let offers = batch.offers();
     let lanes = batch.lanes().count();
     let begins = |lane: &LaneOffers<'_>| lane[0].event.position == Position::Given(policy.first);
     let firsts = batch.lanes().filter(begins).count();
     let bytes = offers.iter().map(|offer| offer.size()).sum::<usize>() + (lanes + firsts) * 64;
-    let mut call = ADMIT.call(&keys.of_rules(), 5 + 4 * lanes + 2 * firsts + 7 * offers.len(), bytes);
+    let script = script::admit(topic.layout);
+    let mut call = script.call(&keys.of_rules(), 6 + 4 * lanes + 2 * firsts + 7 * offers.len(), bytes);
     call.arg(header).arg(channel).arg(lanes).arg(offers.len()).arg(firsts);
 
     // The fast path does not count what it appends, so it must not exceed the bound.
@@ -40,21 +42,46 @@ pub fn admit(keys: &PartitionKeys, header: &str, channel: &str, batch: &Batch, p
     for lane in batch.lanes().filter(begins) {
         call.arg(lane[0].entity.as_str()).arg("");
     }
-    for offer in offers {
-        let event = &offer.event;
-        call.arg(offer.entity.as_str()).arg(event.epoch.get());
-        match event.position {
-            Position::Given(sequence) => call.arg(sequence.get()),
-            Position::Assigned { .. } => call.arg(""),
-        };
-        call.arg(&*event.payload.kind).arg(&*event.payload.attrs).arg(&event.payload.data[..]);
-        let tag = if event.terminal { "t" } else { "-" };
-        match event.position {
-            Position::Given(_) => call.arg(tag),
-            Position::Assigned { id } => call.arg(format!("{tag}{id:016x}")),
-        };
+    match topic.layout {
+        Layout::Entry => offers.iter().for_each(|offer| add_row(&mut call, offer)),
+        Layout::Batch => add_pairs(&mut call, offers, policy),
     }
     call
+}
+
+fn add_row(call: &mut Cmd, offer: &Offer) {
+    let event = &offer.event;
+    call.arg(offer.entity.as_str()).arg(event.epoch.get());
+    match event.position {
+        Position::Given(sequence) => call.arg(sequence.get()),
+        Position::Assigned { .. } => call.arg(""),
+    };
+    call.arg(&*event.payload.kind).arg(&*event.payload.attrs).arg(&event.payload.data[..]);
+    let tag = if event.terminal { "t" } else { "-" };
+    match event.position {
+        Position::Given(_) => call.arg(tag),
+        Position::Assigned { id } => call.arg(format!("{tag}{id:016x}")),
+    };
+}
+
+/// Names and values as they will stand in the stream if all is in order, then what the events
+/// say of themselves: types that are terminal by our policy need not be by the one in force.
+fn add_pairs(call: &mut Cmd, offers: &[Offer], policy: &Policy) {
+    let (mut middle, mut name, mut value) = (String::new(), String::new(), Vec::new());
+    let mut tags = String::with_capacity(offers.len());
+    for (index, Offer { entity, event }) in offers.iter().enumerate() {
+        middle.clear();
+        match event.position {
+            Position::Given(sequence) => write!(middle, "{sequence}:strict"),
+            Position::Assigned { id } => write!(middle, ":{id:016x}"),
+        }
+        .expect("a string takes it");
+        field::write_name(&mut name, index, event.epoch, &middle, entity.as_str());
+        field::write_value(&mut value, policy.is_terminal(event), &event.payload);
+        call.arg(name.as_str()).arg(&value[..]);
+        tags.push(if event.terminal { 't' } else { '-' });
+    }
+    call.arg(tags);
 }
 
 /// The state that must be there for the lane to be healthy and its turn to have

@@ -6,19 +6,30 @@ use bytes::Bytes;
 use super::reply::{array, bytes, parsed, text, unexpected};
 use crate::store::{Entry, Read, StoreError, StreamId};
 
-/// Entries that this program wrote.
+/// The events of entries that this program wrote.
 pub fn entries(value: Value) -> Result<Vec<Entry>, StoreError> {
-    let entry = |(id, fields)| Entry::from_fields(id, fields);
-    let broken = |error: crate::store::RecordError| StoreError::Broken(error.to_string());
-    array(value)?
-        .into_iter()
-        .map(|value| fields(value).and_then(|read| entry(read).map_err(broken)))
-        .collect()
+    let mut entries = Vec::new();
+    for value in array(value)? {
+        let (id, fields) = fields(value)?;
+        let events = Entry::all_from_fields(id, fields);
+        entries.extend(events.map_err(|error| StoreError::Broken(error.to_string()))?);
+    }
+    Ok(entries)
 }
 
-/// Entries that anybody may have written.
+/// The events of entries that anybody may have written.
 pub fn reads(value: Value) -> Result<Vec<Read>, StoreError> {
-    array(value)?.into_iter().map(read).collect()
+    let mut reads = Vec::new();
+    for value in array(value)? {
+        let (id, values) = id_and_values(value)?;
+        let mut values = values.into_iter();
+        let fields = std::iter::from_fn(|| match (values.next(), values.next()) {
+            (Some(Value::BulkString(field)), Some(Value::BulkString(value))) => Some((field, value)),
+            _ => None,
+        });
+        reads.extend(Entry::all_from_foreign(id, fields.collect()));
+    }
+    Ok(reads)
 }
 
 /// The answer of XREAD: streams by their keys.
@@ -30,16 +41,6 @@ pub fn streams(value: Value) -> Result<Vec<(String, Vec<Read>)>, StoreError> {
         }
         other => Err(unexpected("streams", &other)),
     }
-}
-
-fn read(value: Value) -> Result<Read, StoreError> {
-    let (id, values) = id_and_values(value)?;
-    let mut values = values.into_iter();
-    let fields = std::iter::from_fn(|| match (values.next(), values.next()) {
-        (Some(Value::BulkString(field)), Some(Value::BulkString(value))) => Some((field, value)),
-        _ => None,
-    });
-    Ok(Read { id, entry: Entry::from_foreign(id, fields) })
 }
 
 fn id_and_values(value: Value) -> Result<(StreamId, Vec<Value>), StoreError> {

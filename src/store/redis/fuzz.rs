@@ -9,8 +9,8 @@ use crate::{
     order::{Entity, Epoch, Event, Position, Refusal, Sequence, SkipReason},
     random::Random,
     store::{
-        Batch, Offer, Payload, RepairKind, StoreError, StreamId,
-        fuzz::{fields, head, state},
+        Batch, Layout, Offer, Payload, RepairKind, StoreError, StreamId,
+        fuzz::{event_fields, event_id, fields, head, state},
     },
 };
 
@@ -38,8 +38,8 @@ fn id(random: &mut Random) -> String {
     StreamId { milliseconds: number(random), counter: number(random) }.to_string()
 }
 
-fn ids(random: &mut Random) -> String {
-    (0..random.below(4)).map(|_| id(random)).collect::<Vec<_>>().join(" ")
+fn event_ids(random: &mut Random) -> String {
+    (0..random.below(4)).map(|_| event_id(random).to_string()).collect::<Vec<_>>().join(" ")
 }
 
 fn entity(random: &mut Random) -> String {
@@ -136,7 +136,8 @@ fn repaired(random: &mut Random) -> Value {
 
 fn entries_of(random: &mut Random) -> Value {
     let entry = |random: &mut Random| {
-        let fields = fields(random).into_iter().flat_map(|(field, value)| [field, value]);
+        let fields = if percent(random, 50) { fields(random) } else { event_fields(random) };
+        let fields = fields.into_iter().flat_map(|(field, value)| [field, value]);
         let fields = fields.map(|bytes| Value::BulkString(bytes.to_vec())).collect();
         Value::Array(vec![bulk(id(random)), Value::Array(fields)])
     };
@@ -144,10 +145,10 @@ fn entries_of(random: &mut Random) -> Value {
 }
 
 fn lease(random: &mut Random) -> Value {
-    let running = (0..random.below(3)).map(|_| format!("{}!{}", id(random), random.below(9)));
+    let running = (0..random.below(3)).map(|_| format!("{}!{}", event_id(random), random.below(9)));
     let running = running.collect::<Vec<_>>().join(" ");
     let (term, asked, now) = (number(random), number(random), number(random));
-    words(&[term.to_string(), id(random), running, ids(random), asked.to_string(), now.to_string()])
+    words(&[term.to_string(), id(random), running, event_ids(random), asked.to_string(), now.to_string()])
 }
 
 fn sidecars(random: &mut Random) -> Value {
@@ -175,14 +176,16 @@ type Read = fn(Value) -> Result<(), StoreError>;
 
 /// Every reply that is read: how it is when all is well, and who reads it.
 #[rustfmt::skip]
-const REPLIES: [(&str, Made, Read); 29] = [
+const REPLIES: [(&str, Made, Read); 30] = [
     ("opened", |random| Value::Array(vec![bulk("4|7|0123|-"), count(random)]), |v| reply::opened(v).map(drop)),
     ("lane_state", |random| bulk(state(random)), |v| reply::lane_state(v).map(drop)),
     ("scan", |random| Value::Array(vec![count(random), words(&[text(random)])]), |v| reply::scan(v).map(drop)),
     ("stream_info", |random| map(vec![("length".into(), count(random)), ("entries-added".into(), count(random))]),
         |v| reply::stream_info(v).map(drop)),
-    ("admitted, fast", fast, |v| reply::admitted(v, &batch()).map(drop)),
-    ("admitted, slow", slow, |v| reply::admitted(v, &batch()).map(drop)),
+    ("admitted, fast", fast, |v| reply::admitted(v, &batch(), Layout::Entry).map(drop)),
+    ("admitted, fast, one entry", |random| words(&["fast".into(), id(random)]),
+        |v| reply::admitted(v, &batch(), Layout::Batch).map(drop)),
+    ("admitted, slow", slow, |v| reply::admitted(v, &batch(), Layout::Batch).map(drop)),
     ("elapsed", elapsed, |v| reply::elapsed(v).map(drop)),
     ("trimmed", trimmed, |v| reply::trimmed(v).map(drop)),
     ("swept", swept, |v| reply::swept(v).map(drop)),

@@ -39,7 +39,7 @@ use tracing::warn;
 
 use self::{
     link::Link,
-    script::{ADMIT, OPEN_PARTITION, OPEN_TOPIC, RESUME},
+    script::{OPEN_PARTITION, OPEN_TOPIC, RESUME},
 };
 pub use self::{link::RedisSettings, report::ServerReport};
 use super::{
@@ -144,10 +144,11 @@ impl RedisStore {
         want: Want,
     ) -> Result<(Arc<Opened>, bool), StoreError> {
         let (keys, channel) = (PartitionKeys::new(id), probe_channel(id));
-        let mut call = OPEN_PARTITION.call(&keys.all(), 6, 0);
+        let mut call = OPEN_PARTITION.call(&keys.all(), 7, 0);
         call.arg(WIRE_VERSION).arg(policy_text(&topic.policy)).arg(lists_text(&topic.policy));
         call.arg(format!("{:016x}", self.generation));
         call.arg(if want == Want::Offer { "offer" } else { "look" }).arg(&channel);
+        call.arg(topic.layout.name());
         let (header, is_ours) = reply::opened(self.link.run(&OPEN_PARTITION, call).await?)?;
         let opened = Opened { topic: topic.clone(), keys, channel, header, foreign: Mutex::default() };
         let opened = Arc::new(opened);
@@ -169,10 +170,11 @@ impl RedisStore {
 
     async fn admit_batch(&self, partition: &PartitionId, batch: &Batch) -> Result<Admitted, StoreError> {
         let encode = |opened: &Opened| {
-            encode::admit(&opened.keys, &opened.header, &opened.channel, batch, &opened.topic.policy)
+            encode::admit(&opened.keys, &opened.header, &opened.channel, batch, &opened.topic)
         };
-        let (opened, value) = self.run_opened(partition, &ADMIT, encode).await?;
-        let (admitted, header) = reply::admitted(value, batch)?;
+        let layout = self.opened(partition)?.topic.layout;
+        let (opened, value) = self.run_opened(partition, script::admit(layout), encode).await?;
+        let (admitted, header) = reply::admitted(value, batch, layout)?;
         if let Some(header) = header {
             self.note_header(partition, &opened, header).await;
         }

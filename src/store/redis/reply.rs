@@ -12,8 +12,8 @@ use crate::{
         SkipReason, Swept, Verdict,
     },
     store::{
-        Admitted, Batch, Decision, Elapsed, Floor, Path, RecordError, Repair, RepairKind, SidecarSeen,
-        StoreError, TopicRecord, Trimmed,
+        Admitted, Batch, Decision, Elapsed, Floor, Layout, Path, RecordError, Repair, RepairKind,
+        SidecarSeen, StoreError, TopicRecord, Trimmed,
     },
 };
 
@@ -156,7 +156,11 @@ pub fn stream_info(value: Value) -> Result<(u64, u64), StoreError> {
 }
 
 /// The reply of `admit`, and the header that was in force if the call was slow.
-pub fn admitted(value: Value, batch: &Batch) -> Result<(Admitted, Option<String>), StoreError> {
+pub fn admitted(
+    value: Value,
+    batch: &Batch,
+    layout: Layout,
+) -> Result<(Admitted, Option<String>), StoreError> {
     let mut values = array(value)?.into_iter();
     let path = values.next().map(text).transpose()?;
     let mut header = None;
@@ -170,11 +174,17 @@ pub fn admitted(value: Value, batch: &Batch) -> Result<(Admitted, Option<String>
         other => return Err(unexpected("fast or slow", &other)),
     };
     let offers = batch.offers();
+    // A fast call in `batch` layout has written one entry for all.
+    let values: Vec<Value> = match (path, layout, values.len()) {
+        (Path::Fast, Layout::Batch, 1) => values.cycle().take(offers.len()).collect(),
+        (Path::Fast, Layout::Batch, other) => return Err(unexpected("one id", &other)),
+        (Path::Fast | Path::Slow, Layout::Entry | Layout::Batch, _) => values.collect(),
+    };
     if values.len() != offers.len() {
         return Err(unexpected("a verdict for each event", &values.len()));
     }
     let mut decisions = Vec::with_capacity(offers.len());
-    for (value, offer) in values.zip(offers) {
+    for (value, offer) in values.into_iter().zip(offers) {
         let word = text(value)?;
         decisions.push(match (path, offer.event.position) {
             (Path::Fast, Position::Given(sequence)) => {
@@ -424,7 +434,9 @@ mod tests {
         for value in
             [Value::Nil, Value::Array(vec![]), Value::Array(vec![Value::SimpleString("slow".into())])]
         {
-            assert!(matches!(admitted(value, &batch), Err(StoreError::Broken(_))));
+            for layout in Layout::ALL {
+                assert!(matches!(admitted(value.clone(), &batch, layout), Err(StoreError::Broken(_))));
+            }
         }
     }
 }

@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 
 use ::redis::{Cmd, cmd};
 
+use crate::store::Layout;
+
 pub struct Script {
     source: &'static str,
     sha: LazyLock<String>,
@@ -28,19 +30,38 @@ macro_rules! rules {
     };
 }
 
-/// The fast path comes first, and returns before the rest is even defined.
-pub static ADMIT: Script = script!(
-    "enter.lua",
-    "admit_fast.lua",
-    "lane.lua",
-    "begin.lua",
-    "release.lua",
-    "wait.lua",
-    "pass.lua",
-    "admit.lua",
-    "commit.lua",
-    "admit_reply.lua"
-);
+/// The fast path comes first, and returns before the rest is even defined. How events come, and
+/// how the fast path appends them, is each layout's own.
+macro_rules! admit {
+    ($fast:literal, $offers:literal) => {
+        script!(
+            "enter.lua",
+            "admit_predict.lua",
+            $fast,
+            "lane.lua",
+            "begin.lua",
+            "release.lua",
+            "wait.lua",
+            "pass.lua",
+            $offers,
+            "admit.lua",
+            "commit.lua",
+            "admit_reply.lua"
+        )
+    };
+}
+
+static ADMIT_ENTRY: Script = admit!("admit_fast_entry.lua", "admit_rows.lua");
+static ADMIT_BATCH: Script = admit!("admit_fast_batch.lua", "admit_pairs.lua");
+
+/// The script that admits to a topic of this layout.
+pub fn admit(layout: Layout) -> &'static Script {
+    match layout {
+        Layout::Entry => &ADMIT_ENTRY,
+        Layout::Batch => &ADMIT_BATCH,
+    }
+}
+
 pub static ELAPSE: Script = rules!("elapse.lua", "commit.lua", "elapse_reply.lua");
 pub static EXTEND: Script = rules!("extend.lua", "commit.lua");
 pub static SKIP: Script = rules!("skip.lua", "commit.lua", "skip_reply.lua");
@@ -67,7 +88,7 @@ pub static LEAVE: Script = script!("leave.lua");
 impl Script {
     /// Does it bring events?
     pub fn admits(&self) -> bool {
-        std::ptr::eq(self, &ADMIT)
+        Layout::ALL.into_iter().any(|layout| std::ptr::eq(self, admit(layout)))
     }
 
     /// Begins a call with its keys; `args` and `bytes` say what will follow.

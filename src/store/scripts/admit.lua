@@ -52,7 +52,7 @@ local function admit_below_next(lane, sequence, event)
   if not has_room(1) then return 'A' end
   ranges_remove(lane.missing, sequence)
   ranges_merge_down(lane.missing)
-  append(key, lane, lane.epoch, sequence, event.kind, 'late', event.attrs, event.data)
+  append(key, lane, lane.epoch, sequence, 'late', event)
   lane.closed = lane.closed or event.terminal
   return released('L', sequence)
 end
@@ -203,20 +203,15 @@ if string.find(flags, 'd', 1, true) then
 end
 
 local verdicts, again = {}, false
-local row = rows_at
 for i = 1, event_count do
-  local entity, epoch, tag = ARGV[row + 1], tonumber(ARGV[row + 2]), ARGV[row + 7]
-  local event = {
-    kind = ARGV[row + 4], attrs = ARGV[row + 5], data = ARGV[row + 6],
-    terminal = string.sub(tag, 1, 1) == 't',
-  }
+  local entity, epoch, sequence, digest, event = offered(i)
   local lane, ended = lanes[entity] or nil, nil
   local is_known = lane ~= nil
   if not is_known then lane, ended = lane_for(entity, epoch) end
   local verdict
   local written = #appends
   if lane then
-    verdict = admit(lane, epoch, tonumber(ARGV[row + 3]), string.sub(tag, 2), event)
+    verdict = admit(lane, epoch, sequence, digest, event)
     -- Its text does not say that it was retired once; so this holds for one event only.
     lane.reborn = nil
   else
@@ -231,5 +226,4 @@ for i = 1, event_count do
   end
   again = again or letter == 'A'
   verdicts[i] = verdict
-  row = row + 7
 end

@@ -12,7 +12,7 @@ local ADVANCE_MAX_MS, ELAPSE_MIN_MS = 2 * TICK_MS, TICK_MS / 2
 local DUE_WHEN_RESTORED = 9007199254740992
 
 local stored = redis.call('HMGET', KEYS[6], 'policy', 'lists', 'parked_bytes', 'clock', 'mode', 'breaker', 'told',
-  'late_full')
+  'late_full', 'layout')
 local policy = {}
 for word in string.gmatch(stored[1], '[^:]+') do policy[#policy + 1] = word end
 local first, ordering, late_place, overflow = tonumber(policy[1]), policy[2], policy[3], policy[4]
@@ -64,6 +64,9 @@ local breaker_hit = false
 -- late events, so only for `events` the header has to say it.
 local full, late_full = string.find(flags, 'f', 1, true) ~= nil, stored[8] == '1'
 
+-- What an entry of its streams is. Partitions of the older layout do not say so.
+local layout = stored[9] or 'entry'
+
 local load_events = redis.call('HLEN', KEYS[4]) - 1
 local load_bytes = tonumber(stored[3])
 local load_bytes_before = load_bytes
@@ -99,14 +102,19 @@ local function has_room(entries)
   return #appends + entries <= append_max
 end
 
-local function append(key, lane, epoch, sequence, kind, order, attrs, data)
-  appends[#appends + 1] = { key, lane.entity, text_of(epoch), text_of(sequence), kind, order, attrs, data }
+local function append(key, lane, epoch, sequence, order, event)
+  appends[#appends + 1] = { key, lane.entity, text_of(epoch), text_of(sequence), order, event }
   touch(lane)
 end
 
--- An entry that concerns the whole partition: its entity is empty.
+-- What seriatim itself says, in an event's place.
+local function marker(kind, attrs)
+  return { kind = kind, attrs = attrs, data = '', terminal = false }
+end
+
+-- One that concerns the whole partition: its entity is empty.
 local function append_edge(kind, by)
-  appends[#appends + 1] = { KEYS[1], '', '0', '0', kind, 'marker', '{"reason":"' .. by .. '"}', '' }
+  appends[#appends + 1] = { KEYS[1], '', '0', '0', 'marker', marker(kind, '{"reason":"' .. by .. '"}') }
 end
 
 local function passes(lane)

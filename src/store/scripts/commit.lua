@@ -9,11 +9,35 @@ if breaker_hit and not degraded and breaker_skips > 0 and has_room(1)
   mode, mode_since, told = 'breaker', now(), 0
 end
 
+-- The id of the entry that each of them stands in.
 local ids = {}
-for i, entry in ipairs(appends) do
-  ids[i] = redis.call('XADD', entry[1], '*', 'entity', entry[2], 'epoch', entry[3], 'sequence', entry[4],
-    'type', entry[5], 'order', entry[6], 'attrs', entry[7], 'data', entry[8])
+
+-- An entry for each.
+local function write_entries()
+  for i, append in ipairs(appends) do
+    local event = append[6]
+    ids[i] = redis.call('XADD', append[1], '*', 'entity', append[2], 'epoch', append[3], 'sequence', append[4],
+      'type', event.kind, 'order', append[5], 'attrs', event.attrs, 'data', event.data)
+  end
 end
+
+-- One entry in each stream for all that go there (src/store/field.rs).
+local function write_batches()
+  local fields, entries = { [KEYS[1]] = {}, [KEYS[2]] = {} }, {}
+  for _, append in ipairs(appends) do
+    local of_key = fields[append[1]]
+    local place = text_of(#of_key / 2)
+    of_key[#of_key + 1] = place .. ':' .. append[3] .. ':' .. append[4] .. ':' .. append[5] .. ':' .. append[2]
+    of_key[#of_key + 1] = event_text(append[6])
+  end
+  for i = 1, 2 do
+    local of_key = fields[KEYS[i]]
+    if #of_key > 0 then entries[KEYS[i]] = redis.call('XADD', KEYS[i], '*', unpack(of_key)) end
+  end
+  for i, append in ipairs(appends) do ids[i] = entries[append[1]] end
+end
+
+if layout == 'batch' then write_batches() else write_entries() end
 
 -- The states directly behind the entries: whatever comes to a script in between (a
 -- command that the user may not run, say), the less a retry finds half done the better.

@@ -6,15 +6,20 @@
 --       15-18 closed  19 announced  20 groups
 -- ARGV  1 wire version  2 policy  3 its lists  4 generation for a partition that is new
 --       5 'offer' the policy, or only 'look' whether it is the one in force
---       6 channel on which gaps are probed
+--       6 channel on which gaps are probed  7 layout of the topic
 -- Reply {header, 1 if the caller's policy is in force, else 0}
--- Error WIRE another version wrote it
+-- Error WIRE    another version wrote it
+--       LAYOUT  it has another layout: somebody made its topic's record anew by hand
 --
 -- Redis deletes a hash or zset that becomes empty, and a slot that is being moved
 -- answers TRYAGAIN for absent keys: so each holds a sentinel.
-local header, policy, lists = unpack(redis.call('HMGET', KEYS[6], 'header', 'policy', 'lists'))
+local header, policy, lists, layout =
+  unpack(redis.call('HMGET', KEYS[6], 'header', 'policy', 'lists', 'layout'))
 if header and string.match(header, '^w(%d+)|') ~= ARGV[1] then
   return redis.error_reply('WIRE this partition was written by another version: ' .. header)
+end
+if header and (layout or 'entry') ~= ARGV[7] then
+  return redis.error_reply('LAYOUT this partition has the layout ' .. (layout or 'entry') .. ', its topic ' .. ARGV[7])
 end
 for i = 1, 2 do
   if redis.call('EXISTS', KEYS[i]) == 0 then
@@ -62,6 +67,8 @@ if not header then
   redis.call('HSET', KEYS[6], 'header', header, 'policy', ARGV[2], 'lists', ARGV[3], 'parked_bytes', '0',
     'clock', '0,' .. string.format('%.0f', tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)), 'elapsed', '0', 'mode', 'ordered,0', 'told', '0', 'breaker', '0,0', 'late_full', '0', 'trimmed_at', '0', 'rings', '0:0000',
     'hand_opened', '0,0,0,0,0,0', 'hand_closed', '0,0,0,0,0,0', 'hand_tombs', '0,0,0,0,0,0')
+  -- Older versions do not know the field, and need not: they have no topics but of that layout.
+  if ARGV[7] ~= 'entry' then redis.call('HSET', KEYS[6], 'layout', ARGV[7]) end
   return { header, 1 }
 end
 if policy == ARGV[2] and lists == ARGV[3] then return { header, 1 } end

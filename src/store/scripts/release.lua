@@ -9,10 +9,12 @@ local function event_size(event)
   return #event.kind + #event.attrs + #event.data
 end
 
--- A parked event as text: tag:length of type:length of attrs:type attrs data
+-- An event as text, parked or in a stream: tag:length of type:length of attrs:type attrs data.
+-- One that came as such a text still has it.
 local function event_text(event)
-  return (event.terminal and 't' or '-') .. ':' .. #event.kind .. ':' .. #event.attrs .. ':'
-    .. event.kind .. event.attrs .. event.data
+  local tag = event.terminal and 't' or '-'
+  if event.text and string.sub(event.text, 1, 1) == tag then return event.text end
+  return tag .. ':' .. #event.kind .. ':' .. #event.attrs .. ':' .. event.kind .. event.attrs .. event.data
 end
 
 local function event_parse(text)
@@ -20,7 +22,7 @@ local function event_parse(text)
   local attrs_at = at + tonumber(kind_size)
   local data_at = attrs_at + tonumber(attrs_size)
   return {
-    terminal = tag == 't', kind = string.sub(text, at, attrs_at - 1),
+    text = text, terminal = tag == 't', kind = string.sub(text, at, attrs_at - 1),
     attrs = string.sub(text, attrs_at, data_at - 1), data = string.sub(text, data_at),
   }
 end
@@ -72,19 +74,19 @@ end
 
 -- Appends what the lifecycle has an opinion about.
 local function append_judged(lane, order, sequence, event)
-  local attrs = event.attrs
   if lifecycle then
     local stage, kind = lane.stage, event.kind
     local allowed
     if stage then allowed = lifecycle.transitions[stage] else allowed = lifecycle.initial end
     if not is_listed(allowed, kind) then
       note('i')
-      local mark = '"illegal":"' .. (stage or '') .. '"}'
+      local attrs, mark = event.attrs, '"illegal":"' .. (stage or '') .. '"}'
       attrs = attrs == '{}' and '{' .. mark or string.sub(attrs, 1, -2) .. ',' .. mark
+      event = { kind = kind, attrs = attrs, data = event.data, terminal = event.terminal }
     end
     if is_listed(lifecycle.known, kind) then lane.stage = kind end
   end
-  append(KEYS[1], lane, lane.epoch, sequence, event.kind, order, attrs, event.data)
+  append(KEYS[1], lane, lane.epoch, sequence, order, event)
 end
 
 local function append_next(lane, event)
@@ -102,7 +104,7 @@ local function mark_gap(lane, reason, from, to, waited)
   local attrs = '{"reason":"' .. reason .. '","from":' .. text_of(from)
   if waited then attrs = attrs .. ',"waited":' .. text_of(waited) end
   if reason == 'operator' and audit ~= '' then attrs = attrs .. ',' .. audit end
-  append(KEYS[1], lane, lane.epoch, to, 'seriatim.gap', 'marker', attrs .. '}', '')
+  append(KEYS[1], lane, lane.epoch, to, 'marker', marker('seriatim.gap', attrs .. '}'))
 end
 
 local function drain(lane)
@@ -161,8 +163,8 @@ local function flush(lane)
 end
 
 local function rebase(lane, epoch)
-  append(KEYS[1], lane, epoch, first, 'seriatim.epoch', 'marker',
-    '{"previous":' .. text_of(lane.epoch) .. '}', '')
+  local attrs = '{"previous":' .. text_of(lane.epoch) .. '}'
+  append(KEYS[1], lane, epoch, first, 'marker', marker('seriatim.epoch', attrs))
   lane.epoch, lane.next, lane.closed, lane.missing, lane.recent = epoch, first, false, {}, ''
   lane.unmarked = degraded and lane.mode == 'e' and first or nil
   lane.since, lane.shadow, lane.stage = nil, nil, nil

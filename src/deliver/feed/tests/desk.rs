@@ -104,9 +104,17 @@ impl Desk {
     }
 
     pub fn publish(&mut self, entity: &str, order: Order) {
-        let next = self.published.get_mut(entity).unwrap();
-        self.stream.push(read(self.stream.len() as u64 + 1, entity, *next, order));
-        *next += 1;
+        self.publish_together(&[entity], order);
+    }
+
+    /// One entry with an event of each of these.
+    pub fn publish_together(&mut self, entities: &[&str], order: Order) {
+        let entry = self.stream.last().map_or(1, |last| last.id.entry.milliseconds + 1);
+        for (index, entity) in (0..).zip(entities) {
+            let next = self.published.get_mut(*entity).unwrap();
+            self.stream.push(at(index, read(entry, entity, *next, order)));
+            *next += 1;
+        }
     }
 
     pub fn begin_commit(&mut self, max: usize) {
@@ -185,8 +193,9 @@ impl Desk {
             return;
         }
         let position = self.feed.position();
-        let reads: Vec<Read> =
-            self.stream.iter().filter(|read| read.id > position).take(count).cloned().collect();
+        let new = self.stream.partition_point(|read| read.id.entry <= position);
+        let entries = self.stream[new..].chunk_by(|one, next| one.id.entry == next.id.entry);
+        let reads: Vec<Read> = entries.take(count).flatten().cloned().collect();
         if !reads.is_empty() {
             let unknown = self.feed.unknown(&reads);
             self.story.push(format!("read up to {}, unknown: {unknown:?}", reads.last().unwrap().id));
@@ -300,7 +309,7 @@ impl Desk {
         }
         assert_eq!(self.handled, self.published, "something is lost, or stuck: {:#?}", self.story);
         assert_eq!(self.durable, self.published);
-        assert_eq!(self.feed.floor(), self.stream.last().map_or(StreamId::default(), |read| read.id));
+        assert_eq!(self.feed.floor(), self.stream.last().map_or(StreamId::default(), |read| read.id.entry));
         assert_eq!(at_once(self.store.heads(&partition(), "g")), []);
         for name in ENTITIES {
             let entity = Entity::new(name).unwrap();

@@ -1,4 +1,4 @@
-//! Random histories of one partition: entries, answers, wishes, answers of the store that are lost,
+//! Random histories of one partition: entries of one event or of several, answers, wishes, answers of the store that are lost,
 //! crashes, in any order that the driver allows. Each event comes in its turn, and none again whose
 //! acknowledgement is in the store.
 
@@ -17,7 +17,11 @@ fn one_of<T: Copy>(items: &[T], random: &mut Random) -> T {
 fn step(desk: &mut Desk, random: &mut Random) {
     let some = random.below(4) as usize;
     match random.below(100) {
-        0..14 => desk.publish(one_of(&ENTITIES, random), Order::Strict),
+        0..12 => desk.publish(one_of(&ENTITIES, random), Order::Strict),
+        12..14 => {
+            let together: Vec<&str> = (0..some + 2).map(|_| one_of(&ENTITIES, random)).collect();
+            desk.publish_together(&together, Order::Strict);
+        }
         14..26 => desk.begin_commit(some),
         26..38 => desk.apply_commit(),
         38..48 => desk.end_commit(),
