@@ -29,7 +29,7 @@ use engine::Engine;
 use format::Scenario;
 use seriatim::{
     order::{Entity, jittered, rollout_place},
-    store::{id_digest, partition_of},
+    store::{Layout, id_digest, partition_of},
 };
 use support::clock::RedisClock;
 
@@ -46,21 +46,26 @@ fn names() -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn both_engines_pass_every_scenario() {
+async fn both_engines_pass_every_scenario_in_both_layouts() {
     // One entry a node, so that Redis trims to the entry, as the other engine does.
     let (clock, redis) = RedisClock::server(&["--stream-node-max-entries", "1"]);
     let mut failures = Vec::new();
     for name in names() {
         let text = fs::read_to_string(folder().join(format!("{name}.txt"))).expect("a scenario can be read");
         let report = |line, what| format!("tests/scenarios/{name}.txt:{line}: {what}");
-        match Scenario::parse(&name, &text) {
-            Err((line, what)) => failures.push(report(line, what)),
-            Ok(scenario) => {
-                let by_redis = Engine::redis(&name, &redis.url(), &clock).await;
-                for mut engine in [Engine::memory(&name).await, by_redis] {
-                    if let Err((line, what)) = run::run(&scenario, &mut engine).await {
-                        failures.push(report(line, format!("{}: {what}", engine.name())));
-                    }
+        for layout in Layout::ALL {
+            let topic = format!("{name}-{}", layout.name());
+            let scenario = match Scenario::parse(&topic, layout, &text) {
+                Ok(scenario) => scenario,
+                Err((line, what)) => {
+                    failures.push(report(line, what));
+                    break;
+                }
+            };
+            let by_redis = Engine::redis(&topic, &redis.url(), &clock).await;
+            for mut engine in [Engine::memory(&topic).await, by_redis] {
+                if let Err((line, what)) = run::run(&scenario, &mut engine).await {
+                    failures.push(report(line, format!("{}, {}: {what}", engine.name(), layout.name())));
                 }
             }
         }

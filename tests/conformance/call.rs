@@ -184,7 +184,7 @@ impl Call {
     /// The word under which it is counted: what is asked for, and how right it is.
     pub fn name(&self) -> String {
         let word = match self {
-            Call::Open(_) => "open",
+            Call::Open(topic) => return format!("open, layout {}", topic.layout.name()),
             Call::Delete { .. } => "delete",
             Call::Topics => "topics",
             Call::Record { .. } => "record",

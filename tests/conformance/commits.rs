@@ -4,8 +4,8 @@
 use seriatim::{
     order::Entity,
     store::{
-        Commit, GroupId, GroupStore, Head, HeadChange, HoldState, LeaseSeen, MemoryStore, PartitionId, Point,
-        Running, StreamId, Wish,
+        Commit, EventId, GroupId, GroupStore, Head, HeadChange, HoldState, LeaseSeen, MemoryStore,
+        PartitionId, Point, Running, StreamId, Wish,
     },
 };
 
@@ -119,9 +119,9 @@ impl Sights {
         let mut commit = Commit { term, number, floor: id(random, &ids), ..Commit::default() };
         commit.running = several(random, |random| {
             let crashes = if random.percent(30) { random.below(4) as u32 } else { 0 };
-            Running { id: id(random, &ids), crashes }
+            Running { id: event(random, &ids), crashes }
         });
-        commit.loose = several(random, |random| id(random, &ids));
+        commit.loose = several(random, |random| event(random, &ids));
         commit.points = several(random, |random| (any(random), point(random)));
         commit.heads = several(random, |random| change(random, &heads));
         commit.kept = several(random, |random| {
@@ -158,7 +158,13 @@ fn several<T>(random: &mut Random, mut one: impl FnMut(&mut Random) -> T) -> Vec
 /// The ids of what is in the stream.
 pub async fn ids(memory: &MemoryStore, at: &PartitionId) -> Vec<StreamId> {
     let reads = memory.read_on(at, StreamId::default(), 1_000).await.unwrap_or_default();
-    reads.into_iter().map(|read| read.id).collect()
+    reads.into_iter().map(|read| read.id.entry).collect()
+}
+
+/// Of an event in such an entry.
+fn event(random: &mut Random, ids: &[StreamId]) -> EventId {
+    let index = if random.percent(50) { 0 } else { random.below(5) as u32 };
+    EventId { entry: id(random, ids), index }
 }
 
 /// Of an entry, mostly; or of none.

@@ -14,7 +14,7 @@ pub struct Coverage {
 const SEEN_MIN: u64 = 3;
 
 /// Calls and their replies, all of which must be seen.
-const WANTED: [&str; 128] = [
+const WANTED: [&str; 131] = [
     "admit: broken",
     "admit: nothing",
     "admit: something",
@@ -77,8 +77,8 @@ const WANTED: [&str; 128] = [
     "leases: nothing",
     "leave: done",
     "measure: done",
-    "open: done",
-    "open: mismatch",
+    "open, layout batch: done",
+    "open, layout entry: done",
     "ping: done",
     "points: no group",
     "points: nothing",
@@ -86,9 +86,11 @@ const WANTED: [&str; 128] = [
     "probe: broken",
     "probe: nothing",
     "read events: nothing",
+    "read events: several of an entry",
     "read events: something",
     "read late: nothing",
     "read on: nothing",
+    "read on: several of an entry",
     "read on: something",
     "record: nothing",
     "record: something",
@@ -124,6 +126,7 @@ const WANTED: [&str; 128] = [
     "trim: nothing, without a group",
     "trim: removed up to a floor",
     "wait: nothing",
+    "wait: several of an entry",
     "wait: something",
     "wish Drop: done",
     "wish Drop: no group",
@@ -147,9 +150,12 @@ const WANTED: [&str; 128] = [
 ];
 
 /// Likewise, but once will do.
-const WANTED_ONCE: [&str; 9] = [
+const WANTED_ONCE: [&str; 12] = [
     "announce: full",
     "announce: noted",
+    "open, layout batch: mismatch",
+    "open, layout entry: mismatch",
+    "read late: several of an entry",
     "degrade: not executed",
     "extend: broken",
     "floor: nothing",

@@ -7,8 +7,8 @@ use seriatim::{
         Sequence,
     },
     store::{
-        Batch, Beat, GapId, GroupId, Member, MemoryStore, Numbering, Offer, PartitionId, Payload, Start,
-        Store, StreamId, Switches, TopicSpec,
+        Batch, Beat, GapId, GroupId, Layout, Member, MemoryStore, Numbering, Offer, PartitionId, Payload,
+        Start, Store, StreamId, Switches, TopicSpec,
     },
 };
 
@@ -47,6 +47,7 @@ impl History {
         let topic = |random: &mut Random, (name, partitions): (&str, u32)| TopicSpec {
             name: name.to_owned(),
             partitions,
+            layout: *random.pick(&Layout::ALL),
             numbering: Numbering::Producer,
             policy: policy(random),
         };
@@ -250,9 +251,15 @@ impl History {
 
 /// The same topic, but for something that is fixed.
 fn mismatched(random: &mut Random, mut topic: TopicSpec) -> TopicSpec {
-    match random.below(3) {
+    match random.below(4) {
         0 => topic.partitions += 1,
         1 => topic.numbering = Numbering::Assigned,
+        2 => {
+            topic.layout = match topic.layout {
+                Layout::Entry => Layout::Batch,
+                Layout::Batch => Layout::Entry,
+            }
+        }
         _ => topic.policy.first = Sequence::new(7).unwrap(),
     }
     topic

@@ -240,7 +240,7 @@ impl<'a> Pair<'a> {
             return Ok(());
         }
         let redis = self.redis.read(id, place, after, 1_000_000).await.unwrap();
-        *upto = memory.last().map_or(*upto, |entry| entry.id);
+        *upto = memory.last().map_or(*upto, |entry| entry.id.entry);
         same(&format!("{place:?} of {id}"), &memory, &redis)
     }
 

@@ -7,7 +7,7 @@ use futures_util::StreamExt;
 use seriatim::{
     order::{Announcement, Probe, Verdict},
     store::{
-        Admitted, Committed, Decision, Granted, GroupStore, OpenError, PartitionId, Path, Repair,
+        Admitted, Committed, Decision, EventId, Granted, GroupStore, OpenError, PartitionId, Path, Repair,
         RepairCursor, Store, StoreError, Trimmed, Waiter,
     },
 };
@@ -57,6 +57,14 @@ fn filled<T>(found: &Vec<T>) -> &'static str {
     if found.is_empty() { "nothing" } else { "something" }
 }
 
+fn events(mut ids: impl Iterator<Item = EventId>) -> &'static str {
+    match ids.next() {
+        None => "nothing",
+        Some(_) if ids.any(|id| id.index > 0) => "several of an entry",
+        Some(_) => "something",
+    }
+}
+
 /// Makes the call.
 pub async fn make(store: &dyn Store, waiter: &mut dyn Waiter, call: &Call) -> Reply {
     match call {
@@ -72,13 +80,17 @@ pub async fn make(store: &dyn Store, waiter: &mut dyn Waiter, call: &Call) -> Re
         Call::Beat(beat) => reply(store.beat(beat).await, done),
         Call::Leave { sidecar } => reply(store.leave(sidecar).await, done),
         Call::Lead { sidecar, for_ms } => reply(store.lead_reconciler(sidecar, *for_ms).await, yes_or_no),
-        Call::Read { at, place, after, count } => reply(store.read(at, *place, *after, *count).await, filled),
+        Call::Read { at, place, after, count } => {
+            reply(store.read(at, *place, *after, *count).await, |read| events(read.iter().map(|one| one.id)))
+        }
         Call::Resume { at, entity } => reply(store.resume(at, entity).await, there),
         Call::Measure { at } => reply(store.measure(at).await, done),
         Call::Floor { at } => reply(store.floor(at).await, there),
         Call::Trim { at, count } => reply(store.trim(at, *count).await, trimmed),
         Call::Repair { at, count } => reply(repair(store, at, *count).await, filled),
-        Call::Wait { after, count } => reply(waiter.wait(after, *count, Duration::ZERO).await, filled),
+        Call::Wait { after, count } => reply(waiter.wait(after, *count, Duration::ZERO).await, |streams| {
+            events(streams.iter().flat_map(|(_, reads)| reads).map(|one| one.id))
+        }),
         Call::Admit { .. }
         | Call::Elapse { .. }
         | Call::Probe { .. }
@@ -171,7 +183,9 @@ async fn of_groups(store: &dyn Store, call: &Call) -> Reply {
                 Granted::Unfit(_) => "unfit",
             })
         }
-        Call::ReadOn { at, after, count } => reply(store.read_on(at, *after, *count).await, filled),
+        Call::ReadOn { at, after, count } => {
+            reply(store.read_on(at, *after, *count).await, |read| events(read.iter().map(|one| one.id)))
+        }
         other => unreachable!("{other:?} is not a group's"),
     }
 }

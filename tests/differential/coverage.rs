@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use seriatim::{
     order::{Full, LaneState, Mode, Note, Order, Verdict},
-    store::{Entry, Path},
+    store::{Entry, Layout, Numbering, Path, TopicSpec},
 };
 
 use super::pair::Seen;
@@ -23,7 +23,7 @@ pub struct Coverage {
 const SEEN_MIN: u64 = 100;
 
 /// What must be seen.
-const WANTED: [&str; 57] = [
+const WANTED: [&str; 65] = [
     "verdict RELEASED",
     "verdict PARKED",
     "verdict PASSED",
@@ -81,6 +81,14 @@ const WANTED: [&str; 57] = [
     "had room again",
     "late became full",
     "late had room again",
+    "layout entry",
+    "layout batch",
+    "layout batch, path fast",
+    "layout batch, path fast, many events",
+    "layout batch, numbers assigned",
+    "entry with many events",
+    "entry with many events late",
+    "entry with a marker and an event",
 ];
 
 impl Coverage {
@@ -88,9 +96,11 @@ impl Coverage {
         *self.seen.entry(what.into()).or_default() += 1;
     }
 
-    /// Counts one step; `before` are the lanes of the batch's events, before the call.
-    pub fn add(&mut self, seen: &Seen, before: &[Option<LaneState>]) {
+    /// Counts one step of a history of this topic; `before` are the lanes of the batch's events,
+    /// before the call.
+    pub fn add(&mut self, topic: &TopicSpec, seen: &Seen, before: &[Option<LaneState>]) {
         self.steps += 1;
+        self.count_layout(topic, seen);
         if let Some(admitted) = &seen.admitted {
             self.count(if admitted.path == Path::Fast { "path fast" } else { "path slow" });
             for (decision, lane) in admitted.decisions.iter().zip(before) {
@@ -132,6 +142,36 @@ impl Coverage {
         {
             if count > 0 {
                 self.count(format!("sweep {what}"));
+            }
+        }
+    }
+
+    fn count_layout(&mut self, topic: &TopicSpec, seen: &Seen) {
+        self.count(format!("layout {}", topic.layout.name()));
+        if let (Layout::Batch, Some(admitted)) = (topic.layout, &seen.admitted) {
+            let is_fast = admitted.path == Path::Fast;
+            for (what, is_so) in [
+                ("path fast", is_fast),
+                ("path fast, many events", is_fast && admitted.decisions.len() > 1),
+                ("numbers assigned", topic.numbering == Numbering::Assigned),
+            ] {
+                if is_so {
+                    self.count(format!("layout batch, {what}"));
+                }
+            }
+        }
+        // A step appends one entry to each stream, or one for each event.
+        for events in seen.entries.chunk_by(|one, next| next.id.index > one.id.index) {
+            if events.len() < 2 {
+                continue;
+            }
+            let is_marker = |event: &Entry| event.order == Order::Marker;
+            self.count("entry with many events");
+            if events.iter().all(|event| event.order == Order::Late) {
+                self.count("entry with many events late");
+            }
+            if events.iter().any(is_marker) && !events.iter().all(is_marker) {
+                self.count("entry with a marker and an event");
             }
         }
     }

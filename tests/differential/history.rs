@@ -8,7 +8,7 @@ use seriatim::{
         BreakerPolicy, Entity, Epoch, Event, LaneState, LatePlace, Lifecycle, NUMBER_MAX, Ordering, Overflow,
         Policy, Position, Ranges, Retention, Retirement, Rollout, Sequence,
     },
-    store::{Batch, GapId, MemoryStore, Numbering, Offer, PartitionId, Payload, Store, TopicSpec},
+    store::{Batch, GapId, Layout, MemoryStore, Numbering, Offer, PartitionId, Payload, Store, TopicSpec},
 };
 
 use super::{
@@ -44,8 +44,9 @@ impl History {
         let entities = entities(random);
         let policy = policy(random, Sequence::new(first).unwrap(), &entities);
         let epoch = boundary(random).min(NUMBER_MAX - 300);
+        let layout = *random.pick(&Layout::ALL);
         let mut history = History {
-            topic: TopicSpec { name: "differential".into(), partitions: 1, numbering, policy },
+            topic: TopicSpec { name: "differential".into(), partitions: 1, layout, numbering, policy },
             planted: Vec::new(),
             epochs: vec![epoch; entities.len()],
             entities,
@@ -239,7 +240,8 @@ impl History {
     pub fn describe(&self) -> String {
         let planted: Vec<_> =
             self.planted.iter().map(|(entity, state)| format!("{entity:?} {state}")).collect();
-        format!("policy {:?} numbering {:?}\nplanted {planted:?}", self.topic.policy, self.topic.numbering)
+        let TopicSpec { layout, numbering, policy, .. } = &self.topic;
+        format!("policy {policy:?} numbering {numbering:?} layout {layout:?}\nplanted {planted:?}")
     }
 }
 

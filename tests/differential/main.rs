@@ -63,7 +63,7 @@ async fn run_history(url: &str, clock: &RedisClock, seed: u64, steps: u64, cover
         log.push(step.describe());
         let before = lanes_of(&step, &pair.memory, &pair.partition).await;
         match pair.step(&step, number % 25 == 0 || number == steps).await {
-            Ok(seen) => coverage.add(&seen, &before),
+            Ok(seen) => coverage.add(&history.topic, &seen, &before),
             Err(difference) => {
                 let last = log.len().saturating_sub(15);
                 let before: Vec<String> = before.iter().flatten().map(ToString::to_string).collect();

@@ -15,8 +15,8 @@ use seriatim::{
     clock::Clock,
     order::{Entity, Filed, Full, Hand, Note, PartitionMode, Place, Probe, Ring},
     store::{
-        Admitted, Elapsed, Entry, MemoryStore, PartitionId, PartitionKeys, RedisStore, Store, StreamId,
-        TopicSpec, probe_channel,
+        Admitted, Elapsed, Entry, EventId, MemoryStore, PartitionId, PartitionKeys, RedisStore, Store,
+        StreamId, TopicSpec, probe_channel,
     },
 };
 
@@ -92,8 +92,9 @@ fn read(entries: RawEntries) -> Vec<Entry> {
     let fields = |values: Vec<Vec<u8>>| {
         values.chunks_exact(2).map(|pair| (pair[0].clone().into(), pair[1].clone().into())).collect()
     };
-    let entry = |(id, values): (String, _)| Entry::from_fields(id.parse().unwrap(), fields(values)).unwrap();
-    entries.into_iter().map(entry).collect()
+    let events =
+        |(id, values): (String, _)| Entry::all_from_fields(id.parse().unwrap(), fields(values)).unwrap();
+    entries.into_iter().flat_map(events).collect()
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(what: &str, rust: &T, lua: &T) -> Result<(), Difference> {
@@ -271,12 +272,14 @@ impl<'a> Pair<'a> {
     ) -> Result<Vec<Entry>, Difference> {
         let rust = self.memory.read(&self.partition, place, self.read[at].0, 1000).await.unwrap();
         if let (Some(rust), Some(lua)) = (rust.last(), lua.last()) {
-            self.read[at] = (rust.id, lua.id);
+            self.read[at] = (rust.id.entry, lua.id.entry);
         }
-        let without_id = |entries: &[Entry]| {
-            entries.iter().map(|e| Entry { id: StreamId::default(), ..e.clone() }).collect::<Vec<_>>()
+        // Places in their entries are compared, and with them what stands in one entry.
+        let without_entry = |events: &[Entry]| {
+            let id = |id: EventId| EventId { entry: StreamId::default(), ..id };
+            events.iter().map(|e| Entry { id: id(e.id), ..e.clone() }).collect::<Vec<_>>()
         };
-        same(&format!("{place:?}"), &without_id(&rust), &without_id(&lua))?;
+        same(&format!("{place:?}"), &without_entry(&rust), &without_entry(&lua))?;
         Ok(lua)
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use seriatim::{
     order::{Note, Swept, Verdict},
-    store::{Admitted, Committed, LeaseSeen, Leased},
+    store::{Admitted, Committed, Entry, LeaseSeen, Leased},
 };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +62,7 @@ impl Fault {
 }
 
 /// What else must happen now and then, by its word.
-const WORDS: [&str; 43] = [
+const WORDS: [&str; 49] = [
     "again",
     "conflict",
     "duplicate",
@@ -97,6 +97,12 @@ const WORDS: [&str; 43] = [
     "died",
     "retried",
     "answer fenced",
+    "layout batch",
+    "layout entry",
+    "entry of many events",
+    "entry of many events late",
+    "loose within an entry",
+    "suspect within an entry",
     "operator degraded",
     "operator restored",
     "operator skipped",
@@ -173,6 +179,13 @@ impl Coverage {
         self.notes(&admitted.notes);
     }
 
+    /// What one call has appended to a stream.
+    pub fn appended(&mut self, events: &[Entry], is_late: bool) {
+        if events.iter().any(|event| event.id.index > 0) {
+            self.word(if is_late { "entry of many events late" } else { "entry of many events" });
+        }
+    }
+
     pub fn notes(&mut self, notes: &[Note]) {
         for note in notes {
             match note {
@@ -203,8 +216,16 @@ impl Coverage {
             Some(_) if seen.owner.is_none() => "lease of nobody",
             Some(_) => "lease of a silent worker",
         });
-        if leased.is_some_and(|leased| !leased.running.is_empty()) {
+        let Some(leased) = leased else { return };
+        if !leased.running.is_empty() {
             self.word("lease with suspects");
+        }
+        // What is behind the first event of an entry has its place from the entry alone.
+        if leased.running.iter().any(|running| running.id.index > 0) {
+            self.word("suspect within an entry");
+        }
+        if leased.loose.iter().any(|id| id.index > 0) {
+            self.word("loose within an entry");
         }
     }
 

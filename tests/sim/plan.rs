@@ -8,7 +8,7 @@ use seriatim::{
     deliver::{ConsumerOptions, retry::RetryPolicy},
     order::{BreakerPolicy, LatePlace, Ordering, Overflow, Policy, Retention, Retirement, Rollout, Sequence},
     random::Random,
-    store::{Numbering, TopicSpec},
+    store::{Layout, Numbering, TopicSpec},
 };
 
 use crate::{copies::Losing, coverage::Fault, network::Weather};
@@ -19,6 +19,7 @@ pub const GROUP: &str = "storage";
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub partitions: u32,
+    pub layout: Layout,
     pub sidecars: usize,
     pub workers: usize,
     pub entities: u64,
@@ -165,6 +166,7 @@ impl Plan {
             failing: if one_in(r, 2) { r.below(40) } else { 0 },
             handler_max_ms: 1 + r.below(slowest_handler),
             paces: [pace(r), pace(r), pace(r)],
+            layout: among(r, &Layout::ALL),
         }
     }
 
@@ -177,7 +179,8 @@ impl Plan {
 
     pub fn spec(&self) -> TopicSpec {
         let (name, numbering) = (TOPIC.to_owned(), Numbering::Producer);
-        TopicSpec { name, partitions: self.partitions, numbering, policy: self.policy.clone() }
+        let (layout, policy) = (self.layout, self.policy.clone());
+        TopicSpec { name, partitions: self.partitions, layout, numbering, policy }
     }
 
     pub fn consumer_options(&self) -> ConsumerOptions {

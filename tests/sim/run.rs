@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures_util::FutureExt;
 use seriatim::{
     metrics::Metrics,
-    store::{GroupStore, Start, Store},
+    store::{GroupStore, Layout, Start, Store},
 };
 use seriatim_checker::{Evidence, Rules, Violation, judge};
 use tokio::time::Instant;
@@ -46,6 +46,10 @@ pub fn run(seed: u64, plan: Plan, metrics: Arc<Metrics>) -> Outcome {
 async fn simulate(seed: u64, plan: Plan, metrics: Arc<Metrics>) -> Outcome {
     let began = Instant::now();
     let world = World::new(seed, plan, metrics);
+    world.coverage().word(match world.plan.layout {
+        Layout::Entry => "layout entry",
+        Layout::Batch => "layout batch",
+    });
     // Made before anybody comes, so that all agree on it.
     world.server.store.open(&world.spec()).await.expect("it is new");
     if world.plan.workers > 0 {

@@ -51,7 +51,7 @@ impl World {
         let coverage = Arc::new(Mutex::new(Coverage::default()));
         let of_network = Random::from_seed(random.draw());
         Arc::new(World {
-            server: Server::new(),
+            server: Server::new(coverage.clone()),
             network: Network::new(plan.weather, of_network, coverage.clone()),
             metrics,
             coverage,
