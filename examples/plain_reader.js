@@ -1,8 +1,8 @@
 // A plain reader in Node: reads a topic's streams with ioredis, in order, without the
 // worker's side of seriatim. docs/plain-readers.md explains every step.
 //
-// It reads all partitions, handles one entry after the other, and acknowledges each after
-// handling it. Killed and started again under the same --consumer, it first handles what it
+// It reads all partitions, of topics in either layout, handles one entry after the other, and
+// acknowledges each after handling it. Killed and started again under the same --consumer, it first handles what it
 // was given before and had not acknowledged; so an event may be handled twice, never too
 // late. It must be the group's only consumer: it shares nothing, and fences nobody.
 //
@@ -93,14 +93,38 @@ async function readPending(client, stream, after) {
   return entries.length ? entries.at(-1)[0].toString() : null;
 }
 
-// The work. It may run twice for the same entry.
+// The work, for each event of an entry, in order. It may run twice for the same entry.
 function handle(stream, id, fields) {
-  const event = {};
-  for (let i = 0; i < fields.length; i += 2) event[fields[i]] = fields[i + 1].toString();
-  const { entity, type, order, data } = event;
-  const numbers = { epoch: Number(event.epoch), sequence: Number(event.sequence) };
-  const line = { stream, id, entity, ...numbers, type, order, attrs: JSON.parse(event.attrs), data };
-  fs.writeSync(1, `${JSON.stringify(line)}\n`); // at once: what is acknowledged has been written
+  eventsOf(fields).forEach((event, index) => {
+    const { entity, type, order } = event;
+    const numbers = { epoch: Number(event.epoch), sequence: Number(event.sequence) };
+    const [attrs, data] = [JSON.parse(event.attrs), event.data.toString()];
+    const line = { stream, id: index ? `${id}#${index}` : id, entity, ...numbers, type, order, attrs, data };
+    fs.writeSync(1, `${JSON.stringify(line)}\n`); // at once: what is acknowledged has been written
+  });
+}
+
+// The events of an entry: the entry itself in `entry` layout, each of its fields in `batch` layout.
+function eventsOf(fields) {
+  const pairs = [];
+  for (let i = 0; i < fields.length; i += 2) pairs.push([fields[i].toString(), fields[i + 1]]);
+  if (pairs.some(([name]) => name === 'entity')) {
+    const text = ([name, value]) => [name, name === 'data' ? value : value.toString()];
+    return [Object.fromEntries(pairs.map(text))];
+  }
+  return pairs.map(([name, value]) => unpacked(name, value)).sort((a, b) => a.index - b.index);
+}
+
+// The entity comes last in a name, because it may contain colons. Lengths are in bytes.
+function unpacked(name, value) {
+  const [, index, epoch, sequence, order, entity] = /^(\d+):(\d+):(\d+):(\w+):(.*)$/s.exec(name);
+  const head = /^[t-]:(\d+):(\d+):/.exec(value.toString('latin1'));
+  const typeAt = head[0].length;
+  const attrsAt = typeAt + Number(head[1]);
+  const dataAt = attrsAt + Number(head[2]);
+  const type = value.toString('utf8', typeAt, attrsAt);
+  const attrs = value.toString('utf8', attrsAt, dataAt);
+  return { index: Number(index), entity, epoch, sequence, order, type, attrs, data: value.subarray(dataAt) };
 }
 
 function fail(why) {

@@ -1,8 +1,8 @@
 """A plain reader in Python: reads a topic's streams with redis-py, in order, without the
 worker's side of seriatim. docs/plain-readers.md explains every step.
 
-It reads all partitions, handles one entry after the other, and acknowledges each after
-handling it. Killed and started again under the same --consumer, it first handles what it
+It reads all partitions, of topics in either layout, handles one entry after the other, and
+acknowledges each after handling it. Killed and started again under the same --consumer, it first handles what it
 was given before and had not acknowledged; so an event may be handled twice, never too
 late. It must be the group's only consumer: it shares nothing, and fences nobody.
 
@@ -87,20 +87,36 @@ def read_pending(client, stream, args, after):
 
 
 def handle(stream, entry_id, fields):
-    """The work. It may run twice for the same entry."""
-    event = {name.decode(): value for name, value in fields.items()}
-    line = {
-        "stream": stream,
-        "id": entry_id.decode(),
-        "entity": event["entity"].decode(),
-        "epoch": int(event["epoch"]),
-        "sequence": int(event["sequence"]),
-        "type": event["type"].decode(),
-        "order": event["order"].decode(),
-        "attrs": json.loads(event["attrs"]),
-        "data": event["data"].decode(errors="replace"),
-    }
-    print(json.dumps(line), flush=True)
+    """The work, for each event of an entry, in order. It may run twice for the same entry."""
+    for index, event in enumerate(events_of(fields)):
+        entity, epoch, sequence, order, kind, attrs, data = event
+        line = {
+            "stream": stream,
+            "id": entry_id.decode() + (f"#{index}" if index else ""),
+            "entity": entity.decode(),
+            "epoch": int(epoch),
+            "sequence": int(sequence),
+            "type": kind.decode(),
+            "order": order.decode(),
+            "attrs": json.loads(attrs),
+            "data": data.decode(errors="replace"),
+        }
+        print(json.dumps(line), flush=True)
+
+
+def events_of(fields):
+    """The events of an entry: the entry itself in `entry` layout, each of its fields in `batch` layout."""
+    if b"entity" in fields:
+        return [tuple(fields[name] for name in (b"entity", b"epoch", b"sequence", b"order", b"type", b"attrs", b"data"))]
+    named = [(name.split(b":", 4), value) for name, value in fields.items()]
+    return [unpacked(*parts, value) for parts, value in sorted(named, key=lambda field: int(field[0][0]))]
+
+
+def unpacked(_index, epoch, sequence, order, entity, value):
+    _tag, kind_length, attrs_length, rest = value.split(b":", 3)
+    attrs_at = int(kind_length)
+    data_at = attrs_at + int(attrs_length)
+    return entity, epoch, sequence, order, rest[:attrs_at], rest[attrs_at:data_at], rest[data_at:]
 
 
 if __name__ == "__main__":
