@@ -83,6 +83,14 @@ fn with_the_embedded_store() {
 }
 
 #[test]
+fn with_many_events_to_an_entry() {
+    for args in [&["--json", "--layout", "batch"][..], &["--json", "--layout", "batch", "--embedded"]] {
+        assert_in_order(&checked(&run_demo(args).with(0)));
+    }
+    run_demo(&["--layout", "columns"]).with(64).complains("[possible values: entry, batch]");
+}
+
+#[test]
 fn where_no_redis_is_installed() {
     let folder = Folder::new();
     let mut command = command(&["demo", "--json", "--entities", "50"]);

@@ -51,8 +51,11 @@ fn topics_are_listed() {
 fn one_topic_is_shown() {
     let redis = redis_with_topic();
     let text = topic(&redis.url(), &["show", "evaluations"]).with(0);
-    let text =
-        text.says("partitions      4\n").says("numbering       producer\n").says("first_sequence  0\n");
+    let text = text
+        .says("partitions      4\n")
+        .says("layout          entry\n")
+        .says("numbering       producer\n")
+        .says("first_sequence  0\n");
     assert_eq!(text.stdout.lines().count(), 5 + 1 + 4, "fields, a head, partitions:\n{}", text.stdout);
     let json = topic(&redis.url(), &["show", "evaluations", "--json"]).with(0).json();
     let sum = |key: &str| {

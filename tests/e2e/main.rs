@@ -5,6 +5,7 @@
 mod support;
 
 mod bad_input;
+mod batch_layout;
 mod chaos;
 mod client;
 mod configurations;

@@ -1,7 +1,7 @@
-//! Two sidecars on one Redis, one of them killed: each event once, in order.
+//! Two sidecars on one Redis, one of them killed: each event once, in order, in either layout.
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use seriatim::{client::Publisher, grpc::pb};
+use seriatim::{client::Publisher, grpc::pb, store::Layout};
 
 use super::{
     producer::{event, is_success, publisher},
@@ -35,7 +35,8 @@ async fn each_event_is_there_once_and_in_order_although_one_was_killed() {
 async fn one_kill(redis_url: &str, seed: u64) -> u64 {
     let mut random = Random::new(seed);
     let topic = format!("kill-{seed}");
-    let config = format!("[topics.{topic}]\npartitions = {PARTITIONS}\n");
+    let layout = Layout::ALL[seed as usize % Layout::ALL.len()].name();
+    let config = format!("[topics.{topic}]\npartitions = {PARTITIONS}\nlayout = \"{layout}\"\n");
     let (mut killed, other) = (Sidecar::start(redis_url, &config), Sidecar::start(redis_url, &config));
     let (to_killed, to_other) = (publisher(&killed, &topic).await, publisher(&other, &topic).await);
     let events = doubled(&mut random);
