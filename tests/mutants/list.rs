@@ -37,7 +37,7 @@ pub enum Machine {
 use Machine::{Conformance, Differential, Simulation};
 
 /// Those that no unit test sees, what does see them, and what goes wrong.
-pub const MUTANTS: [(&str, Machine, &str); 41] = [
+pub const MUTANTS: [(&str, Machine, &str); 42] = [
     ("park_unchecked", Simulation, "an event that is parked already is parked again"),
     ("own_turn_given_up", Simulation, "to make room an event's own sequence is given up"),
     ("late_twice", Simulation, "what came late stays missing"),
@@ -78,11 +78,12 @@ pub const MUTANTS: [(&str, Machine, &str); 41] = [
     ("shadow_gap_late", Differential, "in shadow a gap is seen a millisecond too late"),
     ("one_run_fewer", Differential, "one run of missing events fewer is remembered"),
     ("one_id_fewer", Differential, "one id of those lately numbered fewer is remembered"),
+    ("marker_by_itself", Differential, "where an entry is a call, a marker begins one of its own"),
     ("one_announced_more", Differential, "one announcement more than may be is taken"),
 ];
 
 /// Those that do not count: a unit test sees them, too, or the simulation has not seen them yet.
-pub const OTHERS: [(&str, &str); 17] = [
+pub const OTHERS: [(&str, &str); 18] = [
     ("passed_still_counted", "what was parked and passes counts as parked"),
     ("no_fence", "a commit of a term that is over is taken"),
     ("term_stands", "a term is not raised when the clock was set back"),
@@ -94,6 +95,7 @@ pub const OTHERS: [(&str, &str); 17] = [
     ("hold_beside_running", "a hold begins while something of its entity runs"),
     ("fetched_before_stored", "held events are fetched before they are in the store"),
     ("floor_one_too_far", "the first entry that is not done counts as done"),
+    ("floor_over_entry", "an entry counts as done when its first event is"),
     ("point_over_held", "the point stands above what is held, where both are equally far"),
     ("held_misses_nothing", "an entity of which only held events were seen misses nothing"),
     ("old_gap_forgotten", "a gap of an epoch that is over does not survive a change of hands"),
