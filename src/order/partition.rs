@@ -73,6 +73,8 @@ pub struct Partition<P> {
     /// While it is degraded: lanes that are due before this have been told.
     pub(super) told: u64,
     pub(super) breaker: Breaker,
+    /// Degraded lanes do not return yet, though the partition may be ordered.
+    stays: bool,
     full: Full,
     pub(super) memory: Memory,
 }
@@ -89,6 +91,7 @@ impl<P> Default for Partition<P> {
             mode: PartitionMode::Ordered,
             told: 0,
             breaker: Breaker::default(),
+            stays: false,
             full: Full::default(),
             memory: Memory::default(),
         }
@@ -230,10 +233,10 @@ impl<P: Payload> Partition<P> {
         effects: &mut Effects<P>,
         act: impl FnOnce(&mut Lanes<'_, P>, &mut Turn<'_, P>),
     ) {
-        let (degraded, full) = (self.is_degraded(), self.full);
+        let (degraded, stays, full) = (self.is_degraded(), self.stays, self.full);
         let Partition { lanes, load, clock, gaps, due, breaker, memory, .. } = self;
         let clock = CallClock::new(clock, wall);
-        let mut turn = Turn { policy, clock, degraded, full, load, breaker, trouble: false, effects };
+        let mut turn = Turn { policy, clock, degraded, stays, full, load, breaker, trouble: false, effects };
         act(&mut Lanes { lanes, gaps, due, memory }, &mut turn);
         if turn.trouble && !degraded && turn.effects.has_room(1) {
             let since = turn.clock.now();
@@ -248,8 +251,8 @@ impl<P: Payload> Partition<P> {
     /// Lanes whose time has come, at most `count`; in an ordered partition also those that
     /// were waiting for it to be restored.
     fn lanes_due(&self, now: u64, count: usize) -> Vec<Entity> {
-        let degraded = self.is_degraded();
-        let is_due = |due: u64| due <= now || (due == DUE_WHEN_RESTORED && !degraded);
+        let returns = !self.is_degraded() && !self.stays;
+        let is_due = |due: u64| due <= now || (due == DUE_WHEN_RESTORED && returns);
         self.gaps
             .iter()
             .filter(|(due, _)| is_due(*due))
@@ -272,6 +275,12 @@ impl<P: Payload> Partition<P> {
             Some(_) | None => DUE_WHEN_RESTORED,
         };
         (untold, told)
+    }
+
+    /// Lets degraded lanes return to an ordered partition, or not yet: somebody may know that what
+    /// they miss can still come, and that to mark it would be too soon.
+    pub fn set_stays(&mut self, stays: bool) {
+        self.stays = stays;
     }
 
     /// Puts a lane back as its text says. It has nothing parked.

@@ -20,6 +20,7 @@ use seriatim::{
 use crate::{
     network::{Loss, Route},
     process::Process,
+    told,
     world::World,
 };
 
@@ -353,6 +354,7 @@ impl GroupStore for Link {
         let world = self.world.clone();
         let act = move |store: &MemoryStore| {
             let leased = now(store.lease(&id, &group, &owner, &seen))?;
+            told(|| format!("{owner} wants {id}: {leased:?}"));
             world.coverage().leased(leased.as_ref(), &seen);
             Ok(leased)
         };
@@ -373,6 +375,7 @@ impl GroupStore for Link {
             (partition.clone(), group.to_owned(), commit.clone(), self.world.clone());
         let act = move |store: &MemoryStore| {
             let committed = now(store.commit(&id, &group, &commit))?;
+            told(|| format!("{commit:?}: {committed:?}"));
             world.coverage().committed(&committed);
             Ok(committed)
         };
@@ -385,7 +388,12 @@ impl GroupStore for Link {
         group: &'a str,
         entities: &'a [Entity],
     ) -> Future<'a, Vec<Option<Point>>> {
-        self.call(None, move |store| now(store.points(partition, group, entities))).boxed()
+        let look = move |store: &MemoryStore| {
+            let points = now(store.points(partition, group, entities))?;
+            told(|| format!("points of {entities:?}: {points:?}"));
+            Ok(points)
+        };
+        self.call(None, look).boxed()
     }
 
     fn sweep_points<'a>(
@@ -396,7 +404,11 @@ impl GroupStore for Link {
         cursor: u64,
         count: usize,
     ) -> Future<'a, u64> {
-        self.call(None, move |store| now(store.sweep_points(partition, group, as_of, cursor, count))).boxed()
+        let sweep = move |store: &MemoryStore| {
+            told(|| format!("points are swept as of {as_of:?}"));
+            now(store.sweep_points(partition, group, as_of, cursor, count))
+        };
+        self.call(None, sweep).boxed()
     }
 
     fn heads<'a>(&'a self, partition: &'a PartitionId, group: &'a str) -> Future<'a, Vec<(Entity, Head)>> {

@@ -23,6 +23,7 @@ mod worker;
 mod world;
 
 use std::{
+    cell::Cell,
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
@@ -141,8 +142,21 @@ fn nothing_is_lost_doubled_or_out_of_order_whatever_happens() {
     assert!(missing.is_empty(), "never happened: {missing:?}");
 }
 
+thread_local! {
+    /// One run, which somebody wants to understand.
+    static IS_TOLD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Says what happens in a run that is told.
+fn told(what: impl FnOnce() -> String) {
+    if IS_TOLD.get() {
+        println!("{}", what());
+    }
+}
+
 /// One seed, and everything that is known of it.
 fn tell(seed: u64) {
+    IS_TOLD.set(true);
     let cuts = std::env::var("SERIATIM_SIM_CUTS").unwrap_or_default();
     let plan = shrink::cut(Plan::draw(seed), &cuts);
     println!("{plan:#?}");

@@ -165,7 +165,7 @@ impl Feed {
 
     /// Lets time pass.
     pub fn tick(&mut self, now: u64) {
-        self.seen_to_end(now.saturating_sub(BEHIND_MAX_MS));
+        now.checked_sub(BEHIND_MAX_MS).into_iter().for_each(|at| self.seen_to_end(at));
         self.elapse_lanes();
         self.wake_holds(now);
         let limit = self.limits.handler_max_ms;
@@ -206,9 +206,10 @@ impl Feed {
                 let point = self.point_at(entity, to.0, to.1);
                 self.staged.points.insert(entity.clone(), point);
             }
-            // Only held events were seen of it; those are in order.
+            // Only held events were seen of it: as far as those go all is acknowledged or held.
             None => {
-                let point = self.point_at(entity, to.0, to.1);
+                let reached = self.holds.get(entity).and_then(|hold| hold.head.reached.clone());
+                let point = reached.unwrap_or_else(|| self.point_at(entity, to.0, to.1));
                 self.staged.points.insert(entity.clone(), point.clone());
                 self.lineless.insert(entity.clone(), point);
             }

@@ -113,7 +113,8 @@ impl Feed {
             return reached.clone();
         }
         let before = reached.as_ref().map(|reached| (reached.epoch, reached.next));
-        let (epoch, next) = before.max(Some((task.epoch, task.sequence.after())))?;
+        let acked = self.lines.get(entity).and_then(|line| line.point);
+        let (epoch, next) = before.max(acked).max(Some((task.epoch, task.sequence.after())))?;
         Some(self.point_at(entity, epoch, next))
     }
 

@@ -173,6 +173,9 @@ impl Feed {
         random: Random,
         now: u64,
     ) -> Self {
+        let mut lanes = Partition::new(now);
+        // Nothing was read yet.
+        lanes.set_stays(true);
         Feed {
             term: leased.term,
             policy,
@@ -180,7 +183,7 @@ impl Feed {
             limits,
             retry,
             random,
-            lanes: Partition::new(now),
+            lanes,
             seen_at: now,
             position: leased.floor,
             unfinished: BTreeMap::new(),

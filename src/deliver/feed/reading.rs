@@ -190,9 +190,17 @@ impl Feed {
         verdict
     }
 
-    /// All that was in the stream at this time was read.
+    /// All that was in the stream at this time was read: what is missing then is missing indeed.
     pub fn seen_to_end(&mut self, at: u64) {
-        self.seen_at = self.seen_at.max(at);
+        if at >= self.seen_at {
+            self.seen_at = at;
+            self.lanes.set_stays(false);
+        }
+    }
+
+    /// There is more in the stream than was read.
+    pub fn fall_behind(&mut self) {
+        self.lanes.set_stays(true);
     }
 
     /// Lets time pass: gaps end, what is told to pass passes.

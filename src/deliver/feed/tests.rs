@@ -9,7 +9,7 @@ mod order;
 
 use super::*;
 use crate::{
-    deliver::retry::RetryPolicy,
+    deliver::{retry::RetryPolicy, task::What},
     order::Order,
     store::{Commit, Entry, HoldState, Read, Running},
 };

@@ -87,9 +87,12 @@ impl Slot {
     /// Takes in what was read.
     pub fn take_in(&mut self, reads: Vec<Read>, points: Vec<(Entity, Option<Point>)>) {
         self.feed.read(reads, points);
-        if let Some(at) = self.ends_at.take() {
-            self.is_caught_up = true;
-            self.feed.seen_to_end(at);
+        match self.ends_at.take() {
+            Some(at) => {
+                self.is_caught_up = true;
+                self.feed.seen_to_end(at);
+            }
+            None => self.feed.fall_behind(),
         }
         self.is_reading = false;
     }

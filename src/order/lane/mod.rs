@@ -66,6 +66,8 @@ pub(super) struct Turn<'a, P> {
     pub clock: CallClock<'a>,
     /// The partition is degraded.
     pub degraded: bool,
+    /// Degraded lanes do not return yet.
+    pub stays: bool,
     /// Which of its streams are full.
     pub full: Full,
     pub load: &'a mut Load,

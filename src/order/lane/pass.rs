@@ -63,7 +63,7 @@ impl<P: Payload> Lane<P> {
         if !self.parked.is_empty() {
             return false;
         }
-        if turn.degraded {
+        if turn.degraded || turn.stays {
             return true;
         }
         // The way back: from now on what is missing is late if it comes.

@@ -36,7 +36,7 @@ fn whoever_takes_over_in_the_middle_of_an_entry_leaves_out_its_events_that_are_d
     reads[1].entry.as_mut().unwrap().order = Order::Late;
     let unknown = feed.unknown(&reads);
     let point = |entity: &Entity| (entity.as_str() == "a").then(|| "0:1".parse().unwrap());
-    feed.read(reads, unknown.into_iter().map(|entity| (entity.clone(), point(&entity))).collect(), 0);
+    feed.read(reads, unknown.into_iter().map(|entity| (entity.clone(), point(&entity))).collect());
     assert_eq!(feed.tally.known, 2, "a 0 by its point, b 7 by itself");
     let suspect = feed.start(9, 0);
     assert_eq!(names(&suspect), ["c 0"], "only the event is suspected, not its entry");

@@ -247,3 +247,49 @@ fn a_pause_that_comes_when_a_hold_is_over_stands() {
     is_paused_until_it_is_resumed(&mut desk);
     assert_eq!(desk.shown, ["a 0", "a 0", "b 0", "a 1"]);
 }
+
+#[test]
+fn what_is_held_reaches_as_far_as_what_was_acknowledged() {
+    let mut feed = feed();
+    feed.set_degraded(true);
+    take(&mut feed, vec![read(1, "a", 1, Order::Passed), read(2, "a", 0, Order::Passed)]);
+    let started = feed.start(9, 0);
+    feed.answer(started[0].tag, Answer::Ack, 0);
+    let started = feed.start(9, 0);
+    assert_eq!(names(&started), ["a 0"]);
+    feed.answer(started[0].tag, no(), 0);
+    let reached = feed.commit().heads[0].head.reached.clone().unwrap();
+    // Or whoever takes over takes the point for more, and what is held for missing.
+    assert_eq!(reached.to_string(), "0:2");
+}
+
+#[test]
+fn a_point_does_not_go_back_with_held_events_that_were_not_in_order() {
+    let mut feed = feed();
+    let entity = Entity::new("a").unwrap();
+    feed.heads(vec![(entity.clone(), "r,0,0,0,2,9|0:5;m3;u0|".parse().unwrap())]);
+    let passed = |sequence| Task {
+        id: None,
+        epoch: Epoch::new(0).unwrap(),
+        sequence: Sequence::new(sequence).unwrap(),
+        moves: true,
+        what: What::Event {
+            order: Order::Passed,
+            kind: "t".into(),
+            attrs: "{}".into(),
+            data: Default::default(),
+        },
+    };
+    feed.tick(0);
+    let wanted = feed.wanted(0);
+    assert_eq!(wanted, [(entity.clone(), 0..2)]);
+    feed.fetched(&entity, 0..2, Some(vec![(0, passed(4)), (1, passed(2))]), 0);
+    for name in ["a 4", "a 2"] {
+        feed.tick(0);
+        let started = feed.start(9, 0);
+        assert_eq!(names(&started), [name]);
+        feed.answer(started[0].tag, Answer::Ack, 0);
+        assert_eq!(points(&feed.commit()), ["a 0:5;m3;u0"]);
+        feed.committed(0, 0, 0, false);
+    }
+}

@@ -116,3 +116,31 @@ fn what_passed_out_of_turn_and_is_in_line_still_is_a_gap_that_nobody_was_told_of
     feed.answer(started[0].tag, Answer::Ack, 0);
     assert_eq!(points(&feed.commit()), ["a 0:2;m0;u0"]);
 }
+
+#[test]
+fn what_is_missing_of_a_lane_that_was_degraded_is_not_told_before_the_stream_was_read() {
+    let met = || {
+        let mut feed = feed();
+        let entity = Entity::new("a").unwrap();
+        feed.read(vec![read(5, "a", 2, Order::Passed)], vec![(entity, Some("0:2;m0;u0".parse().unwrap()))]);
+        pass_behind(&mut feed);
+        let started = feed.start(9, 0);
+        assert_eq!(names(&started), ["a 2"], "no gap comes before it");
+        feed.answer(started[0].tag, Answer::Ack, 0);
+        feed
+    };
+    let mut filled = met();
+    take(&mut filled, vec![read(6, "a", 0, Order::Passed)]);
+    let started = filled.start(9, 0);
+    assert!(matches!(&started[..], [Started { task, .. }] if matches!(task.what, What::Event { .. })));
+    let mut missing = met();
+    pass(&mut missing, 500);
+    let started = missing.start(9, 500);
+    assert!(matches!(&started[..], [Started { task, .. }] if matches!(task.what, What::Gap { .. })));
+}
+
+/// Time passes, and the end of the stream was not seen.
+fn pass_behind(feed: &mut Feed) {
+    feed.fall_behind();
+    (1..=8).for_each(|tick| feed.tick(tick * 250));
+}
