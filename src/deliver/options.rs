@@ -22,7 +22,7 @@ pub struct ConsumerOptions {
     pub start: Start,
     /// Deliveries that may be out at once. Default: 64.
     pub in_flight_max: usize,
-    /// Entries that one read asks for. Default: 256.
+    /// Events that one read asks for, about. Default: 256.
     pub batch: usize,
     /// After so long without a sign of life a partition is taken over. Default: 15 s.
     pub lease: Duration,

@@ -14,8 +14,9 @@ use crate::{
 
 /// Findings that are kept in detail; all are counted.
 const FINDINGS_KEPT: usize = 20;
-/// Entries read at a time.
+/// Entries read at a time; fewer where one may hold many events.
 const PAGE: usize = 1000;
+const PAGE_OF_BATCHES: usize = 50;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
@@ -255,17 +256,18 @@ pub async fn verify_topic(
 ) -> Result<Report, StoreError> {
     let first = Sequence::new(record.first_sequence).expect("a record is checked when it is read");
     let mut verifier = Verifier::new(first);
+    let page_max = if record.layout() == Some(Layout::Entry) { PAGE } else { PAGE_OF_BATCHES };
     for index in 0..record.partitions {
         let partition = PartitionId { topic: topic.into(), index };
         let measure = store.measure(&partition).await?;
         verifier.begin_partition(index, measure.trimmed > 0);
         let mut after = StreamId::default();
         loop {
-            let page = store.read(&partition, Place::Events, after, PAGE).await?;
+            let page = store.read(&partition, Place::Events, after, page_max).await?;
             page.iter().for_each(|entry| verifier.entry(entry));
             progress(page.len() as u64);
             match page.last() {
-                Some(last) if Entry::entries(&page) == PAGE => after = last.id.entry,
+                Some(last) if Entry::entries(&page) == page_max => after = last.id.entry,
                 _ => break,
             }
         }
@@ -287,10 +289,10 @@ async fn late_events(
     }
     let (mut count, mut after) = (0, StreamId::default());
     loop {
-        let page = store.read(partition, Place::Late, after, PAGE).await?;
+        let page = store.read(partition, Place::Late, after, PAGE_OF_BATCHES).await?;
         count += page.len() as u64;
         match page.last() {
-            Some(last) if Entry::entries(&page) == PAGE => after = last.id.entry,
+            Some(last) if Entry::entries(&page) == PAGE_OF_BATCHES => after = last.id.entry,
             _ => return Ok(count),
         }
     }

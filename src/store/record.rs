@@ -103,7 +103,7 @@ impl Entry {
 
     /// Reads what another program may have written: only entity and sequence must be there.
     /// What does not say that it is in order is taken to have passed. Nothing is copied.
-    pub fn from_foreign(
+    fn from_foreign(
         id: EventId,
         fields: impl Iterator<Item = (Vec<u8>, Vec<u8>)>,
     ) -> Result<Self, RecordError> {
@@ -144,7 +144,7 @@ impl Entry {
     }
 
     /// Reads an entry from its fields, in whatever order they come.
-    pub fn from_fields(id: EventId, fields: Vec<(Bytes, Bytes)>) -> Result<Self, RecordError> {
+    fn from_fields(id: EventId, fields: Vec<(Bytes, Bytes)>) -> Result<Self, RecordError> {
         let field = |name: &'static str| {
             let value = fields.iter().find(|(field, _)| field == name.as_bytes());
             value.map(|(_, value)| value).ok_or(RecordError::Absent { id, field: name })

@@ -229,12 +229,16 @@ impl Feed {
         self.unfinished.len()
     }
 
-    /// How many entries more may be read: at least one while there is any room, and no more than
-    /// fit if they are as wide as those before. One that is wider is taken all the same.
+    /// How many events more may be read.
     pub fn room(&self) -> usize {
         let is_full = self.unfinished_bytes >= self.limits.window_bytes || self.is_held_full();
         let in_hand = self.unfinished.len() + self.loose.len();
-        let events = if is_full { 0 } else { self.limits.window_entries.saturating_sub(in_hand) };
+        if is_full { 0 } else { self.limits.window_entries.saturating_sub(in_hand) }
+    }
+
+    /// How many entries to ask for who wants so many events at most, if entries are as wide as
+    /// those before: at least one, unless nothing is wanted.
+    pub fn entries_of(&self, events: usize) -> usize {
         (events / self.widest).max(usize::from(events > 0))
     }
 

@@ -120,7 +120,7 @@ impl Worker {
         let (batch, is_closing) = (self.options.batch, self.is_closing);
         let ahead = (2 * batch).min(self.options.window_entries / 2);
         let Some(slot) = self.slots.get_mut(&index) else { return };
-        let count = slot.feed.room().min(batch);
+        let count = slot.feed.entries_of(slot.feed.room().min(batch));
         let is_too_soon = slot.feed.in_hand() > ahead && now < slot.read_at + AHEAD_EVERY_MS;
         // What is given back is not read any more, or there would always be something new.
         let is_leaving = slot.is_giving_back || is_closing;
@@ -139,7 +139,7 @@ impl Worker {
             return;
         }
         let mut waiting: Vec<(PartitionId, StreamId)> = Vec::new();
-        let (mut slots, mut others_read, mut count) = (Vec::new(), false, self.options.batch);
+        let (mut slots, mut others_read, mut count) = (Vec::new(), false, usize::MAX);
         let now = self.now();
         let topic = self.topic.clone();
         for (index, slot) in &mut self.slots {
@@ -147,8 +147,8 @@ impl Worker {
             if slot.is_caught_up && !slot.is_reading && slot.feed.room() > 0 && !is_leaving {
                 waiting.push((PartitionId { topic: topic.clone(), index: *index }, slot.feed.position()));
                 slots.push((*index, slot.feed.term()));
-                // One number for all: so much that it is too much for none.
-                count = count.min(slot.feed.room());
+                // One number for all of them: by whose entries are widest.
+                count = count.min(slot.feed.entries_of(self.options.batch));
                 (slot.is_reading, slot.read_at) = (true, now);
             } else {
                 others_read |= slot.is_reading && !slot.is_pausing;

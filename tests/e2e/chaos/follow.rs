@@ -63,8 +63,8 @@ async fn read_on(
             is_more |= page.len() == PAGE;
             for (id, values) in page {
                 let fields = values.chunks_exact(2).map(|f| (f[0].clone().into(), f[1].clone().into()));
-                let entry = Entry::from_fields(id.parse().unwrap(), fields.collect()).unwrap();
-                ledger.appended(noted(&entry));
+                let events = Entry::all_from_fields(id.parse().unwrap(), fields.collect()).unwrap();
+                events.iter().for_each(|event| ledger.appended(noted(event)));
                 *last = id;
             }
         }

@@ -115,14 +115,16 @@ fn an_event_that_cannot_be_read_costs_no_other_of_its_entry() {
 fn reads_ask_for_as_many_entries_as_fit_by_what_was_seen() {
     let mut feed = feed();
     feed.widest = 64;
-    assert_eq!(feed.room(), 1, "100 events may be read, and an entry may have 64");
+    assert_eq!(feed.entries_of(feed.room()), 1, "100 events may be read, and an entry may have 64");
     let wide: Vec<(&str, u64)> = (0..10).map(|sequence| ("a", sequence)).collect();
     take(&mut feed, together(1, &wide));
-    assert_eq!(feed.room(), 2, "of 90 events, at most 32 in each");
+    assert_eq!((feed.room(), feed.entries_of(90)), (90, 2), "at most 32 in each");
     for number in 2..5 {
         take(&mut feed, together(number, &[("b", number - 2)]));
     }
-    assert_eq!(feed.room(), 87 / 4, "it is forgotten by halves");
+    assert_eq!((feed.room(), feed.entries_of(87)), (87, 21), "it is forgotten by halves");
+    assert_eq!((feed.entries_of(3), feed.entries_of(0)), (1, 0), "one, however wide it may be");
     take(&mut feed, together(9, &(0..90).map(|sequence| ("c", sequence)).collect::<Vec<_>>()));
     assert_eq!(feed.room(), 0, "what is wider than there is room is taken all the same, and then nothing");
+    assert_eq!(feed.entries_of(256), 2, "the widest counts at once");
 }

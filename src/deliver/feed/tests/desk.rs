@@ -188,7 +188,7 @@ impl Desk {
     }
 
     pub fn begin_read(&mut self, max: usize) {
-        let count = self.feed.room().min(max);
+        let count = self.feed.entries_of(self.feed.room().min(max));
         if self.reading.is_some() || count == 0 {
             return;
         }
