@@ -104,3 +104,48 @@ async fn a_user_that_may_not_run_what_the_scripts_need_is_refused_at_the_start()
         let _: () = redis::cmd("ACL").arg("DELUSER").arg("limited").query_async(&mut admin).await.unwrap();
     }
 }
+
+/// Names and values as any reader finds them, by the fast path, by the slow one, and of what was
+/// parked: a type that is terminal by the policy closes its entity as well as an event that says so.
+#[tokio::test]
+async fn in_batch_layout_an_entry_is_a_call_and_values_say_what_is_terminal() {
+    let redis = redis_server(&[]);
+    let store = redis_store(&redis.url());
+    let mut spec = TopicSpec { layout: Layout::Batch, ..topic(512) };
+    spec.policy.terminal_types = ["last".to_owned()].into();
+    store.open(&spec).await.unwrap();
+    let event = |entity: &str, sequence: u64, kind: &str, terminal: bool| {
+        let event = Event {
+            epoch: Epoch::new(0).unwrap(),
+            position: Position::Given(Sequence::new(sequence).unwrap()),
+            terminal,
+            payload: Payload { kind: kind.into(), attrs: "{}".into(), data: "d".into() },
+        };
+        (Offer { entity: Entity::new(entity).unwrap(), event }, ())
+    };
+    let calls = [
+        (
+            Path::Fast,
+            vec![event("a", 0, "step", false), event("b", 0, "last", false), event("c", 0, "step", true)],
+        ),
+        (Path::Slow, vec![event("a", 2, "step", true), event("a", 3, "last", false)]),
+        (Path::Slow, vec![event("a", 1, "step", false), event("d", 0, "last", false)]),
+    ];
+    for (path, events) in calls {
+        let admitted = store.admit(&partition(), &Batch::form(events).0).await.unwrap();
+        assert_eq!(admitted.path, path);
+    }
+    let mut read = redis::cmd("XRANGE");
+    read.arg(seriatim::store::PartitionKeys::new(&partition()).events).arg("-").arg("+");
+    let entries: Vec<(String, Vec<String>)> =
+        read.query_async(&mut direct(&redis.url()).await).await.unwrap();
+    let fields: Vec<String> = entries.iter().map(|(_, fields)| fields.join(" ")).collect();
+    assert_eq!(
+        fields,
+        [
+            "0:0:0:strict:a -:4:2:step{}d 1:0:0:strict:b t:4:2:last{}d 2:0:0:strict:c t:4:2:step{}d",
+            "0:0:1:strict:a -:4:2:step{}d 1:0:2:strict:a t:4:2:step{}d 2:0:3:strict:a t:4:2:last{}d \
+             3:0:0:strict:d t:4:2:last{}d",
+        ]
+    );
+}
