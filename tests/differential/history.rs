@@ -297,8 +297,8 @@ fn policy(random: &mut Random, first: Sequence, entities: &[Entity]) -> Policy {
 /// Mostly enough room; in some histories streams are soon full.
 fn retention(random: &mut Random) -> Retention {
     let (entries_max, late_max) = match random.below(100) {
-        0..=19 => (random.within(5, 60), random.within(1, 4)),
-        20..=59 => (1_000, random.within(1, 4)),
+        0..=24 => (random.within(3, 60), random.within(1, 4)),
+        25..=59 => (1_000, random.within(1, 4)),
         _ => (1_000, 1_000),
     };
     Retention {
