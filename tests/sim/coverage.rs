@@ -62,7 +62,7 @@ impl Fault {
 }
 
 /// What else must happen now and then, by its word.
-const WORDS: [&str; 49] = [
+const WORDS: [&str; 48] = [
     "again",
     "conflict",
     "duplicate",
@@ -101,7 +101,6 @@ const WORDS: [&str; 49] = [
     "layout entry",
     "entry of many events",
     "entry of many events late",
-    "loose within an entry",
     "suspect within an entry",
     "operator degraded",
     "operator restored",
@@ -223,9 +222,6 @@ impl Coverage {
         // What is behind the first event of an entry has its place from the entry alone.
         if leased.running.iter().any(|running| running.id.index > 0) {
             self.word("suspect within an entry");
-        }
-        if leased.loose.iter().any(|id| id.index > 0) {
-            self.word("loose within an entry");
         }
     }
 
