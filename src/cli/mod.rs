@@ -12,8 +12,10 @@ mod event_json;
 #[cfg(test)]
 mod fuzz;
 mod group;
+mod guarded;
 mod output;
 mod private_redis;
+mod private_sidecar;
 mod publish;
 mod reconcile;
 mod serve;

@@ -10,6 +10,11 @@ pub fn print_json(value: &impl Serialize) {
 
 /// Rows under a head; the first column to the left, the others to the right.
 pub fn print_table(head: &[&str], rows: &[Vec<String>]) {
+    print!("{}", table(head, rows));
+}
+
+/// The same as a text.
+pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain([head[column].len()]).max().unwrap_or(0)
@@ -19,10 +24,10 @@ pub fn print_table(head: &[&str], rows: &[Vec<String>]) {
         let shown = cells.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
             if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
         });
-        shown.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+        shown.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
-    println!("{}", line(&head.iter().map(ToString::to_string).collect::<Vec<_>>()));
-    rows.iter().for_each(|row| println!("{}", line(row)));
+    let head: Vec<String> = head.iter().map(ToString::to_string).collect();
+    line(&head) + &rows.iter().map(|row| line(row)).collect::<String>()
 }
 
 /// 1234567 as 1,234,567.

@@ -1,45 +1,17 @@
-//! The sidecar as a child process, so that what is measured of it is its own.
+//! The demo's sidecar: its configuration, and what it says of itself at the end.
 
-use std::{
-    env,
-    ffi::OsString,
-    fs, io,
-    net::SocketAddr,
-    path::Path,
-    process::{ExitStatus, Stdio},
-};
-
-use anyhow::Context;
-use serde::Deserialize;
-use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
-    net::TcpStream,
-    process::{Child, Command},
-};
+use std::fs;
 
 use super::{
-    super::{EXIT_UNREACHABLE, EXIT_USAGE, Failure, config_args::ConfigArgs, config_args::open_redis},
+    super::{Failure, config_args::ConfigArgs, config_args::open_redis, private_sidecar::PrivateSidecar},
     read_back::PARTITIONS,
 };
-use crate::{
-    config::{ENV_PREFIX, MEMORY_URL},
-    random::Random,
-    store::Store,
-};
+use crate::{config::MEMORY_URL, random::Random, store::Store};
 
 /// Somebody watches: a Redis that is not there is told soon.
 const START_WAIT_MS: u64 = 2000;
 
-pub struct Sidecar {
-    child: Child,
-    bound: Bound,
-}
-
-#[derive(Deserialize)]
-struct Bound {
-    grpc: SocketAddr,
-    web: SocketAddr,
-}
+pub struct Sidecar(PrivateSidecar);
 
 /// What the sidecar says of itself at the end.
 pub struct Measured {
@@ -51,74 +23,28 @@ pub struct Measured {
 
 impl Sidecar {
     pub async fn start(url: &str, topic: &str, no_order: bool, layout: &str) -> Result<Self, Failure> {
-        let folder = env::temp_dir().join(format!("seriatim-{topic}"));
-        let started = Self::spawn(&folder, &config(url, topic, no_order, layout)).await;
-        // It was read at the start; and it may hold the password of a Redis.
-        let _ = fs::remove_dir_all(&folder);
-        let (mut child, said) = started.map_err(Failure::Other)?;
-        match serde_json::from_str(&said) {
-            Ok(bound) => Ok(Sidecar { child, bound }),
-            Err(_) => Err(not_started(child.wait().await)),
-        }
-    }
-
-    /// The child, and the line it said when it was ready.
-    async fn spawn(folder: &Path, config: &str) -> anyhow::Result<(Child, String)> {
-        fs::create_dir_all(folder)?;
-        let file = folder.join("seriatim.toml");
-        fs::write(&file, config)?;
-        let mut command = Command::new(env::current_exe()?);
-        // Settings of the user's own sidecar would lead the demo to another store.
-        let is_setting = |name: &OsString| name.to_string_lossy().starts_with(ENV_PREFIX);
-        for name in env::vars_os().map(|(name, _)| name).filter(is_setting) {
-            command.env_remove(name);
-        }
-        let mut child = command
-            .args(["serve", "--json", "--exit-with-parent", "--config"])
-            .arg(&file)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .context("the sidecar cannot be started")?;
-        let mut said = String::new();
-        let output = child.stdout.take().expect("it is piped");
-        BufReader::new(output).read_line(&mut said).await?;
-        Ok((child, said))
+        Ok(Sidecar(PrivateSidecar::start(&config(url, topic, no_order, layout), topic).await?))
     }
 
     pub fn target(&self) -> String {
-        format!("http://{}", self.bound.grpc)
+        self.0.target()
     }
 
     /// Asks the sidecar's web port.
     pub async fn get(&self, path: &str) -> anyhow::Result<String> {
-        let mut connection = TcpStream::connect(self.bound.web).await?;
-        let request = format!("GET {path} HTTP/1.1\r\nhost: sidecar\r\nconnection: close\r\n\r\n");
-        connection.write_all(request.as_bytes()).await?;
-        let mut response = Vec::new();
-        connection.read_to_end(&mut response).await?;
-        let response = String::from_utf8(response).context("the answer is text")?;
-        let (head, body) = response.split_once("\r\n\r\n").context("the answer is HTTP")?;
-        anyhow::ensure!(
-            head.starts_with("HTTP/1.1 200"),
-            "{path}: {}",
-            head.lines().next().unwrap_or_default()
-        );
-        Ok(body.to_owned())
+        self.0.get(path).await
     }
 
     pub async fn measure(&self, topic: &str) -> Result<Measured, Failure> {
         let metrics = self.get("/metrics").await.map_err(Failure::Other)?;
         let (depth_p99, depth_mean) = depth(&metrics, topic);
-        let rss_mb = self.child.id().and_then(peak_memory_mb);
+        let rss_mb = self.0.pid().and_then(peak_memory_mb);
         Ok(Measured { depth_p99, depth_mean, rss_mb })
     }
 
     /// Ends the child and removes what the demo made.
-    pub async fn stop(mut self, url: &str, topic: &str) -> Result<(), Failure> {
-        drop(self.child.stdin.take());
-        let _ = self.child.wait().await;
+    pub async fn stop(self, url: &str, topic: &str) -> Result<(), Failure> {
+        self.0.stop().await;
         if url == MEMORY_URL {
             return Ok(());
         }
@@ -136,16 +62,6 @@ fn config(url: &str, topic: &str, no_order: bool, layout: &str) -> String {
          [topics.{topic}]\npartitions = {PARTITIONS}\nordering = \"{ordering}\"\nlayout = \"{layout}\"\n\
          gap_waits_ms = [200, 800]\nterminal_wait_ms = 1000\n"
     )
-}
-
-/// The child's own exit code says whether the URL is wrong or nobody answers there.
-fn not_started(status: io::Result<ExitStatus>) -> Failure {
-    let error = anyhow::anyhow!("the sidecar did not start; its own message is above");
-    match status.ok().and_then(|status| status.code()).and_then(|code| u8::try_from(code).ok()) {
-        Some(EXIT_USAGE) => Failure::Usage(error),
-        Some(EXIT_UNREACHABLE) => Failure::Unreachable(error),
-        _ => Failure::Other(error),
-    }
 }
 
 /// 99th percentile and mean of the depth histogram in a metrics text.
