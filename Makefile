@@ -21,6 +21,7 @@ help:
 	@echo "make chaos-upgrade the same with sidecars and workers of an earlier commit (EARLIER=1a0da7c) among them"
 	@echo "make soak          an hour (MINUTES=60) at half load with a fault every 5 s: nothing lost, no process grows"
 	@echo "make delivery      how fast deliveries are, beside a plain loop of XREADGROUP and XACK"
+	@echo "make bench         what order costs, beside raw XADD, JetStream and Python; FULL=1 for all of it"
 	@echo "make speed         what an event costs, with the optimised binary"
 	@echo "make clients       Python and Node with their libraries, under target/clients"
 	@echo "make demo          see it work"
@@ -86,6 +87,18 @@ tools: clients
 
 clients:
 	@scripts/install-clients
+
+# What order costs, beside what people would do otherwise: docs/bench.md. A goal that is missed ends it with an error.
+.PHONY: bench bench-tools
+FULL ?=
+bench: tools bench-tools
+	$(CARGO) build --locked --release
+	@mkdir -p target/bench
+	target/release/seriatim bench $(if $(FULL),--full) --out target/bench
+
+# A nats-server to compare with, pinned.
+bench-tools:
+	@scripts/install-bench
 
 # What an event costs, with the optimised binary.
 .PHONY: speed

@@ -1,6 +1,7 @@
 //! The command line: one file per command.
 
 mod base64;
+mod bench;
 mod config_args;
 mod consume;
 mod dead;
@@ -47,6 +48,8 @@ enum Command {
     Serve(serve::ServeArgs),
     /// See it work: 1,000 fast evaluations with shuffled, doubled and delayed events.
     Demo(demo::DemoArgs),
+    /// Measure what order costs, beside raw XADD and what people would do otherwise.
+    Bench(bench::BenchArgs),
     /// Publish events from a file or standard input, one JSON object a line.
     Publish(publish::PublishArgs),
     /// Work for a group: events in order as lines of JSON, or fed to a command.
@@ -103,6 +106,7 @@ pub fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Serve(args) => serve::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::Bench(args) => bench::run(args),
         Command::Publish(args) => publish::run(args),
         Command::Consume(args) => consume::run(args),
         Command::Group(args) => group::run(args),

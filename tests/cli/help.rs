@@ -6,9 +6,18 @@ use crate::program::run;
 fn every_command_explains_itself_and_its_flags() {
     let mut explained = Vec::new();
     explain(&[], &mut explained);
-    for known in
-        ["", "serve", "demo", "publish", "verify", "topic list", "topic show", "topic delete", "doctor"]
-    {
+    for known in [
+        "",
+        "serve",
+        "demo",
+        "bench",
+        "publish",
+        "verify",
+        "topic list",
+        "topic show",
+        "topic delete",
+        "doctor",
+    ] {
         assert!(explained.iter().any(|path| path == known), "{known:?} is not among {explained:?}");
     }
 }

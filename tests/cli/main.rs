@@ -4,6 +4,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod benching;
 mod demo;
 mod doctor;
 mod help;

@@ -1,0 +1,110 @@
+//! The store alone: batches offered to Redis by [`Store::admit`], 16 partitions, four calls in
+//! flight. There is no gRPC and no sidecar in it; what it shows is what an ordered event costs
+//! the one thread of Redis.
+
+use std::{cell::RefCell, time::Instant};
+
+use futures_util::future::try_join_all;
+
+use super::{
+    load::{LIFETIME, Load, Made, Shape},
+    meter::{Length, Measured, Meter},
+    raw::CONNECTIONS,
+    rig::{Layout, OwnRedis, PARTITIONS, TOPIC, topic_spec, verified},
+};
+use crate::{
+    order::{Entity, Epoch, Event, Position, Sequence, Verdict},
+    store::{Batch, Offer, PartitionId, Payload, RedisStore, Store},
+};
+
+/// Entities that are live in each partition.
+const LIVE: u64 = 4096;
+/// Events of a call before the clock starts.
+const BEFORE_EVENTS: usize = 256;
+
+pub async fn admit(
+    redis: &OwnRedis,
+    layout: Layout,
+    batch: usize,
+    seed: u64,
+    length: Length,
+) -> anyhow::Result<Measured> {
+    let store = redis.store()?;
+    store.open(&topic_spec(layout)?).await?;
+    let shape = Shape { live: LIVE, lifetime: LIFETIME, late_percent: 0, zipf: false, seed };
+    let mut parts: Vec<Part> = (0..PARTITIONS).map(|index| Part::new(index, shape)).collect();
+    let mut accepted = 0;
+    for part in &mut parts {
+        accepted += part.admit_before(&store).await?;
+    }
+    let meter = RefCell::new(Meter::start(length, redis.processes(), Instant::now()));
+    let counted = RefCell::new(accepted);
+    // Each caller has partitions of its own: of one partition one call is in flight.
+    let callers = parts.chunks_mut(PARTITIONS as usize / CONNECTIONS).map(|parts| async {
+        loop {
+            for part in &mut *parts {
+                part.admit(&store, batch).await?;
+                *counted.borrow_mut() += batch as u64;
+                if !meter.borrow_mut().note(batch as u64, Instant::now()) {
+                    return anyhow::Ok(());
+                }
+            }
+        }
+    });
+    tokio::time::timeout(length.longest(), try_join_all(callers)).await??;
+    let measured = meter.into_inner().finish()?;
+    Ok(Measured { verified: Some(verified(redis, counted.into_inner()).await?), ..measured })
+}
+
+/// A partition and what is published to it.
+pub struct Part {
+    id: PartitionId,
+    load: Load,
+}
+
+impl Part {
+    /// Every partition has entities of its own.
+    pub fn new(index: u32, shape: Shape) -> Self {
+        let shape = Shape { seed: shape.seed ^ (u64::from(index) << 32), ..shape };
+        Part { id: PartitionId { topic: TOPIC.into(), index }, load: Load::new(shape) }
+    }
+
+    async fn admit_before(&mut self, store: &RedisStore) -> anyhow::Result<u64> {
+        let before: Vec<Made> = self.load.before().collect();
+        for made in before.chunks(BEFORE_EVENTS) {
+            let offers = made.iter().map(|made| (offer(&mut self.load, made), ())).collect();
+            self.offer(store, offers).await?;
+        }
+        Ok(before.len() as u64)
+    }
+
+    /// Offers the next events in one call.
+    pub async fn admit(&mut self, store: &RedisStore, events: usize) -> anyhow::Result<()> {
+        let made = |load: &mut Load| {
+            let made = load.make();
+            (offer(load, &made), ())
+        };
+        let offers = (0..events).map(|_| made(&mut self.load)).collect();
+        self.offer(store, offers).await
+    }
+
+    async fn offer(&self, store: &RedisStore, offers: Vec<(Offer, ())>) -> anyhow::Result<()> {
+        let admitted = store.admit(&self.id, &Batch::form(offers).0).await?;
+        let is_released = |verdict: Verdict| matches!(verdict, Verdict::Released { .. });
+        let odd = admitted.decisions.iter().find(|decision| !is_released(decision.verdict));
+        anyhow::ensure!(odd.is_none(), "an event in its turn was answered {odd:?}");
+        Ok(())
+    }
+}
+
+/// An event as the sidecar would offer it.
+fn offer(load: &mut Load, made: &Made) -> Offer {
+    let attrs = if made.is_last { r#"{"terminal":true}"# } else { "{}" };
+    let event = Event {
+        epoch: Epoch::new(0).expect("0 is an epoch"),
+        position: Position::Given(Sequence::new(made.sequence).expect("it is small")),
+        terminal: made.is_last,
+        payload: Payload { kind: Load::kind(made).into(), attrs: attrs.into(), data: load.data() },
+    };
+    Offer { entity: Entity::new(&load.entity(made)).expect("it is a name"), event }
+}
