@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     order::{Entity, Epoch, Event, Position, Sequence, Verdict},
-    store::{Batch, Offer, PartitionId, Payload, RedisStore, Store},
+    store::{Batch, Offer, PartitionId, Path, Payload, RedisStore, Store},
 };
 
 /// Entities that are live in each partition.
@@ -38,13 +38,15 @@ pub async fn admit(
         accepted += part.admit_before(&store).await?;
     }
     let meter = RefCell::new(Meter::start(length, redis.processes(), Instant::now()));
-    let counted = RefCell::new(accepted);
+    let counted = RefCell::new((accepted, 0, 0));
     // Each caller has partitions of its own: of one partition one call is in flight.
     let callers = parts.chunks_mut(PARTITIONS as usize / CONNECTIONS).map(|parts| async {
         loop {
             for part in &mut *parts {
-                part.admit(&store, batch).await?;
-                *counted.borrow_mut() += batch as u64;
+                let path = part.admit(&store, batch).await?;
+                let (accepted, calls, fast) = &mut *counted.borrow_mut();
+                (*accepted, *calls, *fast) =
+                    (*accepted + batch as u64, *calls + 1, *fast + u32::from(path == Path::Fast));
                 if !meter.borrow_mut().note(batch as u64, Instant::now()) {
                     return anyhow::Ok(());
                 }
@@ -53,7 +55,9 @@ pub async fn admit(
     });
     tokio::time::timeout(length.longest(), try_join_all(callers)).await??;
     let measured = meter.into_inner().finish()?;
-    Ok(Measured { verified: Some(verified(redis, counted.into_inner()).await?), ..measured })
+    let (accepted, calls, fast) = counted.into_inner();
+    let fast_share = Some(f64::from(fast) / f64::from(calls));
+    Ok(Measured { verified: Some(verified(redis, accepted).await?), fast_share, ..measured })
 }
 
 /// A partition and what is published to it.
@@ -79,7 +83,7 @@ impl Part {
     }
 
     /// Offers the next events in one call.
-    pub async fn admit(&mut self, store: &RedisStore, events: usize) -> anyhow::Result<()> {
+    pub async fn admit(&mut self, store: &RedisStore, events: usize) -> anyhow::Result<Path> {
         let made = |load: &mut Load| {
             let made = load.make();
             (offer(load, &made), ())
@@ -88,12 +92,12 @@ impl Part {
         self.offer(store, offers).await
     }
 
-    async fn offer(&self, store: &RedisStore, offers: Vec<(Offer, ())>) -> anyhow::Result<()> {
+    async fn offer(&self, store: &RedisStore, offers: Vec<(Offer, ())>) -> anyhow::Result<Path> {
         let admitted = store.admit(&self.id, &Batch::form(offers).0).await?;
         let is_released = |verdict: Verdict| matches!(verdict, Verdict::Released { .. });
         let odd = admitted.decisions.iter().find(|decision| !is_released(decision.verdict));
         anyhow::ensure!(odd.is_none(), "an event in its turn was answered {odd:?}");
-        Ok(())
+        Ok(admitted.path)
     }
 }
 

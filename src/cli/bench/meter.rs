@@ -80,6 +80,9 @@ pub struct Measured {
     /// Entries that were read back and found in order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<u64>,
+    /// Of the store alone: the share of calls that took the fast path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fast_share: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
 }

@@ -190,7 +190,8 @@ fn heading(args: &BenchArgs, tools: &Tools) -> String {
     format!(
         "store: {}, a new one for each run; {cores} cores for load, sidecar and store together\n\
          load:  events of {} bytes of data, entities of {} bytes, {} repetitions of {} s, medians\n\
-         CPU is per event; ratios are to the first line of a table, taken inside a repetition\n",
+         CPU is per event; ratios of events/s and of the store's CPU are to the first line of a table (in commit: to raw XADD\n\
+         of the same batch), taken inside a repetition\n",
         tools.redis().display(),
         load::DATA_BYTES,
         load::ENTITY_BYTES,

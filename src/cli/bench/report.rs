@@ -8,7 +8,7 @@ use super::{
     goals::{Judged, figure},
     meter::Measured,
     results::{Quantity, Repetition, Void, median_of},
-    scenario::Scenario,
+    scenario::{Named, Scenario},
 };
 
 /// A scenario and what was found.
@@ -35,11 +35,6 @@ pub struct Skipped {
 }
 
 impl Found {
-    /// The system that the others are compared with.
-    pub fn reference(&self) -> &str {
-        &self.scenario.systems[0].name
-    }
-
     pub fn is_memory(&self) -> bool {
         self.repetitions
             .iter()
@@ -47,19 +42,20 @@ impl Found {
             .any(|(_, run)| matches!(run, Ok(Measured { memory: Some(_), .. })))
     }
 
-    fn names(&self) -> impl Iterator<Item = &str> {
-        let has_run = |name: &&str| self.repetitions.iter().any(|r| r.measured(name).is_some());
-        self.scenario.systems.iter().map(|named| named.name.as_str()).filter(has_run)
+    /// Systems that were measured.
+    fn systems(&self) -> impl Iterator<Item = &Named> {
+        let has_run = |named: &&Named| self.repetitions.iter().any(|r| r.measured(&named.name).is_some());
+        self.scenario.systems.iter().filter(has_run)
     }
 
     fn median(&self, system: &str, value: impl Fn(&Measured) -> Option<f64>) -> Option<f64> {
         median_of(&self.repetitions, |repetition| value(repetition.measured(system)?))
     }
 
-    /// Throughput beside the reference's, in the same repetition.
-    pub fn ratio(&self, system: &str) -> Option<f64> {
-        let reference = self.reference();
-        median_of(&self.repetitions, |r| r.ratio(system, reference, Quantity::EventsPerSecond))
+    /// A figure beside that of the system it is compared with, in the same repetition.
+    pub fn ratio(&self, named: &Named, quantity: Quantity) -> Option<f64> {
+        let reference = self.scenario.reference(named);
+        median_of(&self.repetitions, |r| r.ratio(&named.name, reference, quantity))
     }
 
     pub fn text(&self) -> String {
@@ -81,44 +77,52 @@ impl Found {
     }
 
     fn speed_table(&self) -> String {
-        let head =
-            ["", "events/s", "ratio", "client us", "sidecar us", "store us", "p50 us", "p99 us", "p99.9 us"];
+        let rates = ["", "events/s", "ratio"];
+        let costs = ["client us", "sidecar us", "store us", "ratio"];
+        let times = ["p50 us", "p99 us", "p99.9 us"];
+        let head = [&rates[..], &costs, &times].concat();
         let cell = |value: Option<f64>| value.map_or("-".to_owned(), figure);
         let whole = |value: Option<f64>| value.map_or("-".to_owned(), |value| grouped(value as u64));
-        let row = |name: &str| {
+        let row = |named: &Named| {
+            let name = named.name.as_str();
             vec![
                 name.to_owned(),
                 whole(self.median(name, |m| Some(m.events_per_second))),
-                cell(self.ratio(name)),
+                cell(self.ratio(named, Quantity::EventsPerSecond)),
                 cell(self.median(name, |m| m.client_us)),
                 cell(self.median(name, |m| m.sidecar_us)),
                 cell(self.median(name, |m| m.store_us)),
+                cell(self.ratio(named, Quantity::StoreUs)),
                 whole(self.median(name, |m| m.p50_us.map(|us| us as f64))),
                 whole(self.median(name, |m| m.p99_us.map(|us| us as f64))),
                 whole(self.median(name, |m| m.p999_us.map(|us| us as f64))),
             ]
         };
-        table(&head, &self.names().map(row).collect::<Vec<_>>())
+        table(&head, &self.systems().map(row).collect::<Vec<_>>())
     }
 
     fn memory_table(&self) -> String {
         let head = ["", "Redis B/lane", "sidecar idle MB", "sidecar MB, open lanes"];
-        let row = |name: &str| {
+        let row = |named: &Named| {
+            let name = named.name.as_str();
             let value =
                 |quantity: Quantity| self.median(name, |m| quantity.of(m)).map_or("-".to_owned(), figure);
             let quantities = [Quantity::LaneBytes, Quantity::SidecarIdleMb, Quantity::SidecarOpenMb];
             [name.to_owned()].into_iter().chain(quantities.map(value)).collect()
         };
-        table(&head, &self.names().map(row).collect::<Vec<_>>())
+        table(&head, &self.systems().map(row).collect::<Vec<_>>())
     }
 
     pub fn json(&self) -> Value {
-        let system = |name: &str| {
+        let system = |named: &Named| {
+            let name = named.name.as_str();
             let runs: Vec<Option<&Measured>> = self.repetitions.iter().map(|r| r.measured(name)).collect();
             json!({
                 "name": name,
                 "events_per_second": self.median(name, |m| Some(m.events_per_second)),
-                "ratio": self.ratio(name),
+                "beside": self.scenario.reference(named),
+                "ratio": self.ratio(named, Quantity::EventsPerSecond),
+                "store_ratio": self.ratio(named, Quantity::StoreUs),
                 "client_us": self.median(name, |m| m.client_us),
                 "sidecar_us": self.median(name, |m| m.sidecar_us),
                 "store_us": self.median(name, |m| m.store_us),
@@ -131,8 +135,7 @@ impl Found {
         json!({
             "name": self.scenario.name,
             "about": self.scenario.about,
-            "reference": self.reference(),
-            "systems": self.names().map(system).collect::<Vec<_>>(),
+            "systems": self.systems().map(system).collect::<Vec<_>>(),
             "skipped": self.skipped,
             "void": self.void,
             "failed": self.failed,

@@ -76,6 +76,8 @@ pub enum Guard {
 pub struct Named {
     pub name: String,
     pub system: System,
+    /// What it is compared with; the scenario's first system if nothing is said.
+    pub beside: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -84,8 +86,14 @@ pub struct Scenario {
     pub about: &'static str,
     /// Measured unless a selection says otherwise.
     pub is_default: bool,
-    /// The first one is what the others are compared with.
     pub systems: Vec<Named>,
+}
+
+impl Scenario {
+    /// What a system is compared with.
+    pub fn reference<'a>(&'a self, named: &'a Named) -> &'a str {
+        named.beside.as_deref().unwrap_or(&self.systems[0].name)
+    }
 }
 
 /// Names that goals and the rules for void repetitions refer to.
@@ -107,7 +115,7 @@ const BASE_RUN: Sidecar = Sidecar {
 };
 
 fn named(name: impl Into<String>, system: System) -> Named {
-    Named { name: name.into(), system }
+    Named { name: name.into(), system, beside: None }
 }
 
 fn sidecar(name: impl Into<String>, sidecar: Sidecar) -> Named {
@@ -142,7 +150,7 @@ pub fn all() -> Vec<Scenario> {
             name: "commit",
             about: "the store alone, 16, 64 and 256 events a call, four calls in flight",
             is_default: true,
-            systems: [64, 16, 256].into_iter().flat_map(commit).collect(),
+            systems: [16, 64, 256].into_iter().flat_map(commit).collect(),
         },
         Scenario {
             name: "late",
@@ -213,11 +221,10 @@ pub fn all() -> Vec<Scenario> {
 
 fn commit(batch: usize) -> [Named; 3] {
     let raw = System::Raw { batch: batch as u64, persistence: Persistence::Nothing };
-    [
-        named(format!("{RAW} {batch}"), raw),
-        named(format!("{ENTRY} {batch}"), System::Commit { layout: Layout::Entry, batch }),
-        named(format!("{BATCH} {batch}"), System::Commit { layout: Layout::Batch, batch }),
-    ]
+    let ours = |layout| System::Commit { layout, batch };
+    let systems = [(RAW, raw), (ENTRY, ours(Layout::Entry)), (BATCH, ours(Layout::Batch))];
+    let beside = Some(format!("{RAW} {batch}"));
+    systems.map(|(name, system)| Named { beside: beside.clone(), ..named(format!("{name} {batch}"), system) })
 }
 
 fn late(percent: u64) -> Named {

@@ -33,9 +33,14 @@ pub fn draw(found: &Found) -> String {
     let bars = found.scenario.systems.iter().filter_map(|named| {
         let per_second = median_of(&found.repetitions, |r| r.value(&named.name, Quantity::EventsPerSecond))?;
         let is_ours = named.system.layout().is_some();
-        Some(Bar { name: &named.name, per_second, ratio: found.ratio(&named.name)?, is_ours })
+        Some(Bar {
+            name: &named.name,
+            per_second,
+            ratio: found.ratio(named, Quantity::EventsPerSecond)?,
+            is_ours,
+        })
     });
-    picture(&bars.collect::<Vec<_>>(), found.reference())
+    picture(&bars.collect::<Vec<_>>(), &found.scenario.systems[0].name)
 }
 
 fn picture(bars: &[Bar<'_>], reference: &str) -> String {
