@@ -10,7 +10,8 @@ use crate::program::{Ended, Folder, command, run, start};
 /// with 1.
 fn bench(args: &[&str]) -> Ended {
     let folder = Folder::new();
-    let mut command = command(&[&["bench", "--seconds", "0.2", "--repeat", "1"], args].concat());
+    let mut command =
+        command(&[&["bench", "--seconds", "0.2", "--repeat", "1", "--entities", "500"], args].concat());
     command.env("TMPDIR", &folder.0);
     let ended = start(command).end();
     assert!(matches!(ended.code, Some(0 | 1)), "{:?}\n{}\n{}", ended.code, ended.stdout, ended.stderr);
@@ -84,13 +85,18 @@ fn a_baseline_that_is_not_there_is_said_and_the_others_are_drawn() {
     // Only redis-server and what starts it can be found.
     let tools = folder.path_of("bin");
     fs::create_dir(&tools).unwrap();
+    let path = std::env::var_os("PATH").unwrap();
     for tool in ["redis-server", "sh", "cat", "rm"] {
-        let found = std::env::split_paths(&std::env::var_os("PATH").unwrap()).map(|path| path.join(tool));
-        let found = found.into_iter().find(|path| path.is_file()).unwrap();
+        let mut found = std::env::split_paths(&path).map(|folder| folder.join(tool));
+        let found = found.find(|program| program.is_file()).unwrap();
         std::os::unix::fs::symlink(found, format!("{tools}/{tool}")).unwrap();
     }
     let mut command = command(&["bench", "--only", "base", "--seconds", "0.2", "--repeat", "1", "--json"]);
-    command.args(["--svg", &picture]).env("PATH", &tools).env("TMPDIR", &folder.0).current_dir(&folder.0);
+    command
+        .args(["--svg", &picture, "--entities", "500"])
+        .env("PATH", &tools)
+        .env("TMPDIR", &folder.0)
+        .current_dir(&folder.0);
     let json = start(command).end().json();
     let scenario = &json["scenarios"][0];
     assert_eq!(scenario["failed"], Value::Array(vec![]), "{json}");

@@ -7,7 +7,7 @@ use std::{cell::RefCell, time::Instant};
 use futures_util::future::try_join_all;
 
 use super::{
-    load::{LIFETIME, Load, Made, Shape},
+    load::{Load, Made, Shape},
     meter::{Length, Measured, Meter},
     raw::CONNECTIONS,
     rig::{Layout, OwnRedis, PARTITIONS, TOPIC, topic_spec, verified},
@@ -17,8 +17,6 @@ use crate::{
     store::{Batch, Offer, PartitionId, Path, Payload, RedisStore, Store},
 };
 
-/// Entities that are live in each partition.
-const LIVE: u64 = 4096;
 /// Events of a call before the clock starts.
 const BEFORE_EVENTS: usize = 256;
 
@@ -26,12 +24,14 @@ pub async fn admit(
     redis: &OwnRedis,
     layout: Layout,
     batch: usize,
-    seed: u64,
+    shape: Shape,
     length: Length,
 ) -> anyhow::Result<Measured> {
     let store = redis.store()?;
     store.open(&topic_spec(layout)?).await?;
-    let shape = Shape { live: LIVE, lifetime: LIFETIME, late_percent: 0, zipf: false, seed };
+    // As many in all; but no entity twice in a batch.
+    let live = (shape.live / u64::from(PARTITIONS)).max(batch as u64);
+    let shape = Shape { live, ..shape };
     let mut parts: Vec<Part> = (0..PARTITIONS).map(|index| Part::new(index, shape)).collect();
     let mut accepted = 0;
     for part in &mut parts {
@@ -43,11 +43,14 @@ pub async fn admit(
     let callers = parts.chunks_mut(PARTITIONS as usize / CONNECTIONS).map(|parts| async {
         loop {
             for part in &mut *parts {
+                let began = Instant::now();
                 let path = part.admit(&store, batch).await?;
+                let now = Instant::now();
+                meter.borrow_mut().took(now - began, batch as u64);
                 let (accepted, calls, fast) = &mut *counted.borrow_mut();
                 (*accepted, *calls, *fast) =
                     (*accepted + batch as u64, *calls + 1, *fast + u32::from(path == Path::Fast));
-                if !meter.borrow_mut().note(batch as u64, Instant::now()) {
+                if !meter.borrow_mut().note(batch as u64, now) {
                     return anyhow::Ok(());
                 }
             }

@@ -33,17 +33,33 @@ const PUBLISHED: usize = 64;
 const PER_SECOND: f64 = 60_000.0;
 const GROUP: &str = "bench";
 
-/// The measured time is however long it takes to read everything.
-fn meter(redis: &OwnRedis) -> Meter {
-    let length = Length { warm_up: Duration::ZERO, measured: Duration::ZERO };
-    let mut meter = Meter::start(length, redis.processes(), Instant::now());
-    meter.note(0, Instant::now());
-    meter
+/// Measures how long it takes to read everything but the first tenth, in which a worker joins
+/// its group.
+struct Stopwatch {
+    meter: Meter,
+    warm_up: u64,
+    events: u64,
 }
 
-fn finish(mut meter: Meter, events: u64) -> anyhow::Result<Measured> {
-    meter.note(events, Instant::now());
-    meter.finish()
+impl Stopwatch {
+    fn new(redis: &OwnRedis, events: u64) -> Self {
+        let length = Length { warm_up: Duration::ZERO, measured: Duration::ZERO };
+        let meter = Meter::start(length, redis.processes(), Instant::now());
+        Stopwatch { meter, warm_up: events / 10, events }
+    }
+
+    /// So many were read by now.
+    fn read(&mut self, read: u64) {
+        if self.warm_up > 0 && read >= self.warm_up {
+            (self.warm_up, self.events) = (0, self.events - read);
+            self.meter.note(0, Instant::now());
+        }
+    }
+
+    fn finish(mut self) -> anyhow::Result<Measured> {
+        self.meter.note(self.events, Instant::now());
+        self.meter.finish()
+    }
 }
 
 /// Publishes what is to be delivered; how many events that is.
@@ -74,14 +90,15 @@ pub async fn consumer(
         in_flight_max: READ * PARTITIONS as usize,
         ..ConsumerOptions::new(TOPIC, GROUP)
     };
-    let meter = meter(redis);
+    let mut watch = Stopwatch::new(redis, events);
     let (store, clock) = (Arc::new(redis.store()?), Arc::new(SystemClock::default()));
     let mut consumer = Consumer::start(store, clock, Random::from_system(), options).await?;
     let read = async {
         let mut last = None;
-        for _ in 0..events {
+        for read in 1..=events {
             let delivery = consumer.next().await.ok_or_else(|| anyhow::anyhow!("the consumer ended"))?;
             last = Some(delivery.ack());
+            watch.read(read);
         }
         match last {
             Some(last) => Ok(last.await?),
@@ -89,7 +106,7 @@ pub async fn consumer(
         }
     };
     tokio::time::timeout(length.longest(), read).await??;
-    let measured = finish(meter, events)?;
+    let measured = watch.finish()?;
     consumer.close().await;
     Ok(Measured { verified: Some(verified(redis, events).await?), ..measured })
 }
@@ -106,7 +123,7 @@ pub async fn plain_loop(redis: &OwnRedis, seed: u64, length: Length) -> anyhow::
         create.arg("CREATE").arg(key).arg(GROUP).arg("0");
         let () = create.query_async(&mut connection).await?;
     }
-    let meter = meter(redis);
+    let mut watch = Stopwatch::new(redis, events);
     let mut done: Vec<Vec<String>> = vec![Vec::new(); keys.len()];
     let (mut read, ends_by) = (0, Instant::now() + length.longest());
     while read < events {
@@ -121,6 +138,7 @@ pub async fn plain_loop(redis: &OwnRedis, seed: u64, length: Length) -> anyhow::
             let (streams,): (Value,) = pipeline.query_async(&mut connection).await?;
             *done = ids(streams);
             read += done.len() as u64;
+            watch.read(read);
         }
     }
     for (key, done) in keys.iter().zip(done).filter(|(_, done)| !done.is_empty()) {
@@ -128,7 +146,7 @@ pub async fn plain_loop(redis: &OwnRedis, seed: u64, length: Length) -> anyhow::
         ack.arg(key).arg(GROUP).arg(done);
         let () = ack.query_async(&mut connection).await?;
     }
-    finish(meter, events)
+    watch.finish()
 }
 
 /// The ids of the entries of one stream; their fields were parsed on the way.

@@ -41,7 +41,7 @@ use self::{
 use super::{
     Failure, Outcome,
     config_args::block_on,
-    output::{print_json, print_table},
+    output::{grouped, print_json, print_table},
 };
 
 #[derive(Args)]
@@ -59,6 +59,10 @@ pub struct BenchArgs {
     /// How long each run measures, after it has warmed up for a quarter of that.
     #[arg(long, value_name = "S", default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
+    /// Live entities, in scenarios that do not vary them; at least 500, because JetStream can have
+    /// one event of an entity in flight.
+    #[arg(long, value_name = "N", default_value_t = scenario::LIVE, value_parser = clap::value_parser!(u64).range(500..=10_000_000))]
+    entities: u64,
     /// List the scenarios and end.
     #[arg(long)]
     list: bool,
@@ -97,7 +101,7 @@ pub fn run(args: BenchArgs) -> Outcome {
         return Ok(());
     }
     let scenarios = selected(&args)?;
-    let tools = Tools::find(args.redis_server.as_deref())?;
+    let tools = Tools::find(args.redis_server.as_deref(), args.entities)?;
     block_on(async {
         tokio::select! {
             outcome = bench(&args, scenarios, &tools) => outcome,
@@ -107,7 +111,7 @@ pub fn run(args: BenchArgs) -> Outcome {
 }
 
 fn list(as_json: bool) {
-    let all = scenario::all();
+    let all = scenario::all(scenario::LIVE);
     if as_json {
         let one = |s: &Scenario| json!({"name": s.name, "about": s.about, "default": s.is_default});
         return print_json(&all.iter().map(one).collect::<Vec<_>>());
@@ -120,7 +124,7 @@ fn list(as_json: bool) {
 }
 
 fn selected(args: &BenchArgs) -> Result<Vec<Scenario>, Failure> {
-    let all = scenario::all();
+    let all = scenario::all(args.entities);
     let names: Vec<&str> = all.iter().map(|scenario| scenario.name).collect();
     if let Some(unknown) = args.only.iter().find(|name| !names.contains(&name.as_str())) {
         let error =
@@ -174,6 +178,7 @@ async fn bench(args: &BenchArgs, scenarios: Vec<Scenario>, tools: &Tools) -> Out
         "store": tools.redis().display().to_string(),
         "seconds": args.seconds,
         "repeat": args.repeat,
+        "entities": args.entities,
         "scenarios": found.iter().map(Found::json).collect::<Vec<_>>(),
         "goals": judged,
         "ok": is_good,
@@ -189,12 +194,13 @@ fn heading(args: &BenchArgs, tools: &Tools) -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     format!(
         "store: {}, a new one for each run; {cores} cores for load, sidecar and store together\n\
-         load:  events of {} bytes of data, entities of {} bytes, {} repetitions of {} s, medians\n\
+         load:  events of {} bytes of data, entities of {} bytes, {} live, {} repetitions of {} s, medians\n\
          CPU is per event; ratios of events/s and of the store's CPU are to the first line of a table (in commit: to raw XADD\n\
          of the same batch), taken inside a repetition\n",
         tools.redis().display(),
         load::DATA_BYTES,
         load::ENTITY_BYTES,
+        grouped(args.entities),
         args.repeat,
         args.seconds
     )

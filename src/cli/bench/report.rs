@@ -167,7 +167,8 @@ mod tests {
     };
 
     fn found() -> Found {
-        let scenario = scenario::all().into_iter().find(|scenario| scenario.name == "base").unwrap();
+        let scenario =
+            scenario::all(scenario::LIVE).into_iter().find(|scenario| scenario.name == "base").unwrap();
         let repetitions = [[100.0, 40.0], [200.0, 100.0], [50.0, 30.0]];
         let repetitions = repetitions.map(|[raw, ours]| repetition(&[(RAW, raw), (ENTRY, ours)])).to_vec();
         let why = "it is not installed".to_owned();

@@ -25,10 +25,12 @@ pub struct Tools {
     redis: PathBuf,
     nats: Option<PathBuf>,
     python: Option<PathBuf>,
+    /// Live entities of the baselines and of the store alone.
+    live: u64,
 }
 
 impl Tools {
-    pub fn find(redis: Option<&Path>) -> Result<Self, Failure> {
+    pub fn find(redis: Option<&Path>, live: u64) -> Result<Self, Failure> {
         let redis = match redis {
             Some(program) if program.is_file() => program.to_owned(),
             Some(program) => {
@@ -42,7 +44,7 @@ impl Tools {
                 ))
             })?,
         };
-        Ok(Tools { redis, nats: nats_server(), python: python_with_redis() })
+        Ok(Tools { redis, nats: nats_server(), python: python_with_redis(), live })
     }
 
     /// Why a system cannot be measured here.
@@ -103,7 +105,7 @@ impl Tools {
 
     async fn without_sidecar(&self, system: &System, seed: u64, length: Length) -> anyhow::Result<Measured> {
         let redis = |persistence| OwnRedis::start(&self.redis, persistence);
-        let base = Shape { live: 65_536, lifetime: LIFETIME, late_percent: 0, zipf: false, seed };
+        let base = Shape { live: self.live, lifetime: LIFETIME, late_percent: 0, zipf: false, seed };
         match system {
             System::Raw { batch, persistence } => {
                 let redis = redis(*persistence)?;
@@ -116,7 +118,7 @@ impl Tools {
                 direct::xadd(direct::Direct { url, pace: *pace, load, length, processes }).await
             }
             System::Commit { layout, batch } => {
-                commit::admit(&redis(Persistence::Nothing)?, *layout, *batch, seed, length).await
+                commit::admit(&redis(Persistence::Nothing)?, *layout, *batch, base, length).await
             }
             System::Consumer { layout } => {
                 delivery::consumer(&redis(Persistence::Nothing)?, *layout, seed, length).await

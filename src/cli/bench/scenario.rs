@@ -14,8 +14,8 @@ pub const WINDOW: u64 = 1024;
 pub const EXPECTED_WINDOW: u64 = 256;
 /// Unary calls in flight.
 pub const UNARY: usize = 128;
-/// Live entities: 4,096 in each of 16 partitions.
-const LIVE: u64 = 65_536;
+/// Live entities where nothing else is said: 4,096 in each of 16 partitions.
+pub const LIVE: u64 = 65_536;
 /// Fewer where events come late, so that a late one comes well before it is given up.
 const LIVE_LATE: u64 = 16_384;
 /// With four events nothing can be eight places late.
@@ -131,7 +131,20 @@ fn both_layouts(run: Sidecar) -> [Named; 2] {
     [sidecar(ENTRY, run), sidecar(BATCH, Sidecar { layout: Layout::Batch, ..run })]
 }
 
-pub fn all() -> Vec<Scenario> {
+/// All scenarios, with so many live entities in those that do not vary them.
+pub fn all(live: u64) -> Vec<Scenario> {
+    let mut all = with_usual_load();
+    for named in all.iter_mut().flat_map(|scenario| &mut scenario.systems) {
+        if let System::Sidecar(sidecar) = &mut named.system
+            && sidecar.shape.live == LIVE
+        {
+            sidecar.shape.live = live;
+        }
+    }
+    all
+}
+
+fn with_usual_load() -> Vec<Scenario> {
     let closed = Pace::Closed { window: WINDOW };
     let base = [raw(Persistence::Nothing), named(REDIS_RS, System::Direct { pace: closed })];
     let peers = [
@@ -296,7 +309,7 @@ mod tests {
 
     #[test]
     fn names_are_unique_and_every_scenario_has_something_to_compare() {
-        let all = all();
+        let all = all(LIVE);
         assert_eq!(all.iter().map(|scenario| scenario.name).collect::<HashSet<_>>().len(), all.len());
         for Scenario { name, systems, .. } in all {
             let names: HashSet<_> = systems.iter().map(|named| &named.name).collect();
@@ -304,10 +317,25 @@ mod tests {
         }
     }
 
+    #[test]
+    fn live_entities_can_be_chosen_where_they_are_not_what_varies() {
+        let live = |all: Vec<Scenario>, name: &str| -> Vec<u64> {
+            let scenario = all.into_iter().find(|scenario| scenario.name == name).unwrap();
+            let of = |named: Named| match named.system {
+                System::Sidecar(sidecar) => Some(sidecar.shape.live),
+                _ => None,
+            };
+            scenario.systems.into_iter().filter_map(of).collect()
+        };
+        assert_eq!(live(all(LIVE), "base"), [LIVE, LIVE]);
+        assert_eq!(live(all(500), "base"), [500, 500]);
+        assert_eq!(live(all(500), "entities"), live(all(LIVE), "entities"));
+    }
+
     /// 3 repetitions of 2 seconds on two cores.
     #[test]
     fn the_default_selection_takes_less_than_half_an_hour() {
-        let selected = all().into_iter().filter(|scenario| scenario.is_default);
+        let selected = all(LIVE).into_iter().filter(|scenario| scenario.is_default);
         let seconds =
             selected.flat_map(|scenario| scenario.systems).map(|named| named.system.about_seconds(2.0));
         let all = 3.0 * seconds.sum::<f64>();

@@ -46,12 +46,12 @@ pub fn draw(found: &Found) -> String {
 fn picture(bars: &[Bar<'_>], reference: &str) -> String {
     let height = TOP + ROW * u32::try_from(bars.len()).expect("there are few") + BOTTOM;
     let longest = bars.iter().map(|bar| bar.ratio).fold(1.0, f64::max);
+    let reference = escaped(reference);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
          height=\"{height}\" role=\"img\" aria-label=\"Events per second, beside {reference}\">\n\
          <style>{STYLE}</style>\n\
-         <text x=\"16\" y=\"28\" font-weight=\"600\">Events per second, 1,024 in flight, beside {}</text>\n",
-        escaped(reference)
+         <text x=\"16\" y=\"28\" font-weight=\"600\">Events per second, 1,024 in flight, beside {reference}</text>\n"
     );
     for (row, bar) in (0..).zip(bars) {
         let y = TOP + ROW * row;
@@ -61,11 +61,11 @@ fn picture(bars: &[Bar<'_>], reference: &str) -> String {
         svg.push_str(&format!(
             "<text x=\"{}\" y=\"{middle}\" text-anchor=\"end\">{}</text>\n\
              <rect class=\"{class}\" x=\"{LABEL_WIDTH}\" y=\"{y}\" width=\"{length:.1}\" height=\"{BAR}\" rx=\"2\"/>\n\
-             <text x=\"{:.1}\" y=\"{middle}\">{:.2}\u{d7} <tspan class=\"note\">{}/s</tspan></text>\n",
+             <text x=\"{:.1}\" y=\"{middle}\">{}\u{d7} <tspan class=\"note\">{}/s</tspan></text>\n",
             LABEL_WIDTH - 10,
             escaped(bar.name),
             f64::from(LABEL_WIDTH) + length + 8.0,
-            bar.ratio,
+            if bar.ratio < 0.1 { format!("{:.3}", bar.ratio) } else { format!("{:.2}", bar.ratio) },
             grouped(bar.per_second as u64),
         ));
     }
