@@ -272,11 +272,14 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told() {
+        let answer = |json: &str| format!("MSG _INBOX.bench.7 1 {}\r\n{json}\r\n", json.len());
+        assert!(taken(&[answer(r#"{"seq":12}"#).as_bytes()]).is_ok());
         for text in [
-            "MSG _INBOX.bench.7 1 36\r\n{\"error\":{\"description\":\"wrong last\"}}\r\n",
-            "MSG _INBOX.bench.7 1 26\r\n{\"seq\":12,\"duplicate\":true}\r\n",
-            "HMSG _INBOX.bench.7 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n",
-            "-ERR 'Unknown Protocol Operation'\r\n",
+            answer(r#"{"error":{"description":"wrong last sequence"}}"#),
+            answer(r#"{"seq":12,"duplicate":true}"#),
+            answer("no JSON"),
+            "HMSG _INBOX.bench.7 1 16 16\r\nNATS/1.0 503\r\n\r\n\r\n".to_owned(),
+            "-ERR 'Unknown Protocol Operation'\r\n".to_owned(),
         ] {
             assert!(taken(&[text.as_bytes()]).is_err(), "{text}");
         }

@@ -145,6 +145,7 @@ mod tests {
     async fn a_sender_waits_until_its_event_is_due_and_ends_when_it_is_over() {
         let due = Due::new(1);
         assert!(due.wait(0).await);
+        assert!(due.poll(1, &Context::from_waker(Waker::noop())).is_pending());
         let (waiting, said) = (
             tokio::spawn({
                 let due = due.clone();
