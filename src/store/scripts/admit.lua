@@ -1,9 +1,5 @@
 -- The slow path of admit: what becomes of events that are offered
 -- (src/order/lane/admit.rs).
-for i = 1, lane_count do
-  local entity = ARGV[5 + i]
-  lanes[entity] = found[i] and lane_parse(entity, found[i]) or false
-end
 
 local function lane_refusal(count, bytes, size)
   if count + 1 > parked_max then return 'parked_max' end
@@ -140,7 +136,9 @@ end
 -- The mode of a lane that is made now.
 local function mode_of(entity)
   if ordering == 'off' or is_in(lists.deny, entity) then return 'p' end
-  if not is_in(lists.allow, entity) and mix(entity, ROLLOUT_SALT) % 10000 >= percent * 100 then return 'p' end
+  if percent < 100 and not is_in(lists.allow, entity) and mix(entity, ROLLOUT_SALT) % 10000 >= percent * 100 then
+    return 'p'
+  end
   return ordering == 'shadow' and 's' or 'e'
 end
 
@@ -202,28 +200,49 @@ if string.find(flags, 'd', 1, true) then
   end
 end
 
+-- Each lane's events come together. What was predicted of a lane comes true here as well, as
+-- long as there is room for all that is left: then nothing of it has to be parsed.
 local verdicts, again = {}, false
+local place, is_true, current = 0, false, nil
 for i = 1, event_count do
   local entity, epoch, sequence, digest, event = offered(i)
-  local lane, ended = lanes[entity] or nil, nil
-  local is_known = lane ~= nil
-  if not is_known then lane, ended = lane_for(entity, epoch) end
-  local verdict
-  local written = #appends
-  if lane then
-    verdict = admit(lane, epoch, sequence, digest, event)
-    -- Its text does not say that it was retired once; so this holds for one event only.
-    lane.reborn = nil
+  if entity ~= current then
+    current, place = entity, place + 1
+    is_true = is_healthy and has_room(event_count - i + 1) and is_predicted(place)
+    if is_true then
+      states[#states + 1] = entity
+      states[#states + 1] = ARGV[after_at + 2 * place]
+      if ARGV[before_at + place] == '' then born[#born + 1] = entity end
+    elseif lanes[entity] == nil then
+      lanes[entity] = found[place] and lane_parse(entity, found[place]) or false
+    end
+  end
+  if is_true then
+    event.terminal = event.terminal or terminal_types[event.kind] or false
+    appends[#appends + 1] = { KEYS[1], entity, epoch, sequence, 'strict', event }
+    verdicts[i] = { 'R', sequence, #appends }
   else
-    verdict = 'T' .. text_of(ended)
+    epoch = tonumber(epoch)
+    local lane, ended = lanes[entity] or nil, nil
+    local is_known = lane ~= nil
+    if not is_known then lane, ended = lane_for(entity, epoch) end
+    local verdict
+    local written = #appends
+    if lane then
+      verdict = admit(lane, epoch, tonumber(sequence), digest, event)
+      -- Its text does not say that it was retired once; so this holds for one event only.
+      lane.reborn = nil
+    else
+      verdict = 'T' .. text_of(ended)
+    end
+    local letter = type(verdict) == 'table' and verdict[1] or string.sub(verdict, 1, 1)
+    local leaves_trace = #appends > written or (letter ~= 'A' and letter ~= 'F' and letter ~= 'D')
+    if lane and not is_known and (lane.woken or leaves_trace) then
+      lanes[entity] = lane
+      born[#born + 1] = entity
+      touch(lane)
+    end
+    again = again or letter == 'A'
+    verdicts[i] = verdict
   end
-  local letter = type(verdict) == 'table' and verdict[1] or string.sub(verdict, 1, 1)
-  local leaves_trace = #appends > written or (letter ~= 'A' and letter ~= 'F' and letter ~= 'D')
-  if lane and not is_known and (lane.woken or leaves_trace) then
-    lanes[entity] = lane
-    born[#born + 1] = entity
-    touch(lane)
-  end
-  again = again or letter == 'A'
-  verdicts[i] = verdict
 end

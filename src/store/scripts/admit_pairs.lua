@@ -8,5 +8,5 @@ local function offered(i)
   local epoch, sequence, digest, entity = string.match(name, '^%d+:(%d+):(%d*):(%w+):(.*)$')
   local event = event_parse(value)
   event.terminal = string.sub(ARGV[#ARGV], i, i) == 't'
-  return entity, tonumber(epoch), tonumber(sequence), digest, event
+  return entity, epoch, sequence, digest, event
 end

@@ -11,7 +11,8 @@
 --
 -- Nearly all batches are all in order. The caller predicted each lane's state
 -- before and after from the events alone; if all predictions hold, nothing has to
--- be parsed. A single mismatch sends the whole call down the slow path.
+-- be parsed. A single mismatch sends the whole call down the slow path, where the rules
+-- decide about the lanes that are not as predicted.
 local lane_count, event_count, first_count = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local before_at, after_at = 5 + lane_count, 5 + 2 * lane_count
 local filed_at = 5 + 4 * lane_count
@@ -21,21 +22,18 @@ if lane_count > 0 then
   found = redis.call('HMGET', KEYS[3], unpack(ARGV, 6, before_at))
 end
 
-local predicted = header == ARGV[1] and lane_count > 0
-if predicted then
-  for i = 1, lane_count do
-    if (found[i] or '') ~= ARGV[before_at + i] then
-      predicted = false
-      break
-    end
-  end
-  if predicted and first_count > 0 and string.find(rings, '1', 3, true) then
-    for i = 1, first_count do
-      if tombstone_of(ARGV[filed_at + 2 * i - 1]) then
-        predicted = false
-        break
-      end
-    end
+-- Predictions count only while the caller's policy is in force and nothing is unusual.
+local is_healthy, has_tombs = header == ARGV[1], string.find(rings, '1', 3, true)
+local function is_predicted(i)
+  local before = ARGV[before_at + i]
+  return (found[i] or '') == before and not (has_tombs and before == '' and tombstone_of(ARGV[5 + i]))
+end
+
+local predicted = is_healthy and lane_count > 0
+for i = 1, predicted and lane_count or 0 do
+  if not is_predicted(i) then
+    predicted = false
+    break
   end
 end
 

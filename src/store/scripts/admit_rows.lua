@@ -8,5 +8,5 @@ local function offered(i)
     kind = ARGV[row + 4], attrs = ARGV[row + 5], data = ARGV[row + 6],
     terminal = string.sub(tag, 1, 1) == 't',
   }
-  return ARGV[row + 1], tonumber(ARGV[row + 2]), tonumber(ARGV[row + 3]), string.sub(tag, 2), event
+  return ARGV[row + 1], ARGV[row + 2], ARGV[row + 3], string.sub(tag, 2), event
 end

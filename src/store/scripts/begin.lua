@@ -75,6 +75,7 @@ if load_events == 0 then load_bytes = 0 end
 local appends, drained, after_terminal = {}, 0, 0
 local notes, probes = {}, {}
 local lanes, touched = {}, {}   -- entity -> lane; those whose state may have changed, in order
+local states = {}               -- entity, state; of lanes about which nothing had to be decided
 local born = {}                 -- entities whose lanes were made or woken by this call
 local fresh, taken = {}, {}     -- parked field -> event of this call; -> true if stored before it
 local strays = {}               -- listed in gaps, but somebody deleted the lane by hand

@@ -41,7 +41,7 @@ if layout == 'batch' then write_batches() else write_entries() end
 
 -- The states directly behind the entries: whatever comes to a script in between (a
 -- command that the user may not run, say), the less a retry finds half done the better.
-local states, kept = {}, {}
+local kept = {}
 for _, lane in ipairs(touched) do
   -- A lane that was only tried, and is not to be, leaves no trace.
   if lanes[lane.entity] == lane then kept[#kept + 1] = lane end
@@ -67,7 +67,7 @@ for _, lane in ipairs(kept) do
   if due then
     due_now[#due_now + 1] = text_of(due)
     due_now[#due_now + 1] = lane.entity
-  else
+  elseif not lane.was_plain then
     due_never[#due_never + 1] = lane.entity
   end
 end

@@ -21,20 +21,25 @@ local audit = ''
 -- Lanes are filed by age in the current one of four buckets; `rings` says which, and
 -- which buckets of tombstones are not empty (src/order/rings.rs).
 local opened_key = KEYS[7 + tonumber(string.sub(rings, 1, 1))]
-local tombs_found = {}
+local tombs_found, tombs_seen = {}, {}
 
 local function tomb_field(entity)
   return string.sub(redis.sha1hex(entity), 1, 16)
 end
 
 local function tombstone_of(entity)
+  if tombs_seen[entity] ~= nil then return tombs_seen[entity] end
+  tombs_seen[entity] = false
+  local field
   for bucket = 1, 4 do
     if string.sub(rings, 2 + bucket, 2 + bucket) == '1' then
-      local text = redis.call('HGET', KEYS[10 + bucket], tomb_field(entity))
+      field = field or tomb_field(entity)
+      local text = redis.call('HGET', KEYS[10 + bucket], field)
       if text then
-        tombs_found[entity] = KEYS[10 + bucket]
-        return text
+        tombs_found[entity], tombs_seen[entity] = KEYS[10 + bucket], text
+        break
       end
     end
   end
+  return tombs_seen[entity]
 end
