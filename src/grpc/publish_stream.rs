@@ -80,13 +80,19 @@ async fn read(service: IngestService, mut requests: Streaming<pb::PublishStreamR
     let (live, mut asked) = service.ingest.live.join();
     let mut draining = service.draining.clone();
     let mut topic = String::new();
+    let ask = |resend| {
+        if let Ok(place) = unsent.clone().try_acquire_owned() {
+            let _ = answers.send(Item::Resend(wire::resend(resend), place));
+        }
+    };
     let failure = loop {
+        // While messages are there nothing else is polled, which is dear; so what else there may be is
+        // looked at behind each of them.
         let message = tokio::select! {
+            biased;
             message = requests.message() => message,
             Some(resend) = asked.recv() => {
-                if let Ok(place) = unsent.clone().try_acquire_owned() {
-                    let _ = answers.send(Item::Resend(wire::resend(resend), place));
-                }
+                ask(resend);
                 continue;
             }
             () = drained(&mut draining) => break Some(status::stopping()),
@@ -100,6 +106,10 @@ async fn read(service: IngestService, mut requests: Streaming<pb::PublishStreamR
                 let wanted = u32::try_from(request.events.len()).unwrap_or(places).clamp(1, places);
                 let place = window.clone().acquire_many_owned(wanted).await.expect("it is never closed");
                 submit(&service, &live, &topic, request, place, &answers).await;
+                asked.try_recv().into_iter().for_each(ask);
+                if draining.has_changed().unwrap_or(true) && *draining.borrow() {
+                    break Some(status::stopping());
+                }
             }
             Ok(None) => break None,
             Err(status) => break Some(named(status, &service)),

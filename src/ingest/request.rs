@@ -18,17 +18,20 @@ pub struct Request {
 
 struct Open {
     outcomes: Vec<Option<Outcome>>,
-    done: Option<Done>,
-    /// Given back when the request is answered or forgotten.
-    _taken: Taken,
+    request: Option<Request>,
 }
 
 /// The place of one event in its request. Dropping it unsettled answers
 /// "unavailable", so that no request waits for ever.
-pub struct Ticket {
-    open: Arc<(AtomicUsize, Mutex<Open>)>,
-    index: usize,
-    settled: bool,
+pub struct Ticket(Option<Place>);
+
+enum Place {
+    /// Most requests have one event, and need nobody to wait for.
+    Alone(Request),
+    Among {
+        open: Arc<(AtomicUsize, Mutex<Open>)>,
+        index: usize,
+    },
 }
 
 impl Request {
@@ -39,9 +42,21 @@ impl Request {
     /// One ticket per event; there is at least one.
     pub(super) fn into_tickets(self, events: usize) -> impl Iterator<Item = Ticket> {
         assert!(events > 0, "an empty request would never be answered");
-        let open = Open { outcomes: vec![None; events], done: Some(self.done), _taken: self.taken };
-        let open = Arc::new((AtomicUsize::new(events), Mutex::new(open)));
-        (0..events).map(move |index| Ticket { open: open.clone(), index, settled: false })
+        let (alone, among) = if events == 1 {
+            (Some(self), None)
+        } else {
+            let open = Open { outcomes: vec![None; events], request: Some(self) };
+            (None, Some(Arc::new((AtomicUsize::new(events), Mutex::new(open)))))
+        };
+        let among = (0..).zip(std::iter::repeat_n(among, events));
+        let among = among.filter_map(|(index, open)| Some(Place::Among { open: open?, index }));
+        alone.map(Place::Alone).into_iter().chain(among).map(|place| Ticket(Some(place)))
+    }
+
+    /// Gives back its share, then tells.
+    fn answer(self, outcomes: Vec<Outcome>) {
+        drop(self.taken);
+        (self.done)(outcomes);
     }
 }
 
@@ -51,23 +66,29 @@ impl Ticket {
     }
 
     fn put(&mut self, outcome: Outcome) {
-        self.settled = true;
-        let (unsettled, open) = &*self.open;
-        let mut open = open.lock().expect("nobody panics holding it");
-        open.outcomes[self.index] = Some(outcome);
-        if unsettled.fetch_sub(1, Ordering::AcqRel) > 1 {
-            return;
+        match self.0.take() {
+            None => {}
+            Some(Place::Alone(request)) => request.answer(vec![outcome]),
+            Some(Place::Among { open, index }) => settle_among(&open, index, outcome),
         }
-        let outcomes = std::mem::take(&mut open.outcomes);
-        let done = open.done.take().expect("only the last ticket takes it");
-        drop(open);
-        done(outcomes.into_iter().map(|outcome| outcome.expect("all are settled")).collect());
     }
+}
+
+fn settle_among((unsettled, open): &(AtomicUsize, Mutex<Open>), index: usize, outcome: Outcome) {
+    let mut open = open.lock().expect("nobody panics holding it");
+    open.outcomes[index] = Some(outcome);
+    if unsettled.fetch_sub(1, Ordering::AcqRel) > 1 {
+        return;
+    }
+    let outcomes = std::mem::take(&mut open.outcomes);
+    let request = open.request.take().expect("only the last ticket takes it");
+    drop(open);
+    request.answer(outcomes.into_iter().map(|outcome| outcome.expect("all are settled")).collect());
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if !self.settled {
+        if self.0.is_some() {
             self.put(Outcome::Unavailable("this sidecar is stopping".to_owned()));
         }
     }

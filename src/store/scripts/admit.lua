@@ -200,6 +200,12 @@ if string.find(flags, 'd', 1, true) then
   end
 end
 
+-- The same as the fast path asks of all of them; there it is not worth a call for each.
+local function is_predicted(place)
+  local before = ARGV[before_at + place]
+  return (found[place] or '') == before and not (has_tombs and before == '' and tombstone_of(ARGV[5 + place]))
+end
+
 -- Each lane's events come together. What was predicted of a lane comes true here as well, as
 -- long as there is room for all that is left: then nothing of it has to be parsed.
 local verdicts, again = {}, false

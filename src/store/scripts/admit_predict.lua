@@ -24,14 +24,10 @@ end
 
 -- Predictions count only while the caller's policy is in force and nothing is unusual.
 local is_healthy, has_tombs = header == ARGV[1], string.find(rings, '1', 3, true)
-local function is_predicted(i)
-  local before = ARGV[before_at + i]
-  return (found[i] or '') == before and not (has_tombs and before == '' and tombstone_of(ARGV[5 + i]))
-end
-
 local predicted = is_healthy and lane_count > 0
 for i = 1, predicted and lane_count or 0 do
-  if not is_predicted(i) then
+  local before = ARGV[before_at + i]
+  if (found[i] or '') ~= before or (has_tombs and before == '' and tombstone_of(ARGV[5 + i])) then
     predicted = false
     break
   end
