@@ -32,17 +32,21 @@ const IN_ALL: usize = (ENTITIES * EVENTS) as usize;
 /// Of all kills and cuts.
 const INTERRUPTIONS: usize = 3;
 
-/// A reader's process, and the file that everything it prints is appended to.
+/// A reader's process, and the files that it printed into: one for each time it was started,
+/// because a kill may cut a line off anywhere, and what follows it must not be glued to that.
 struct Reader {
     command: Vec<String>,
-    printed: PathBuf,
+    folder: PathBuf,
+    printed: Vec<PathBuf>,
     child: Option<Child>,
 }
 
 impl Reader {
     fn start(&mut self) {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let printed = File::options().create(true).append(true).open(&self.printed).unwrap();
+        let path = self.folder.join(format!("printed-{}.jsonl", self.printed.len()));
+        let printed = File::create(&path).unwrap();
+        self.printed.push(path);
         let child = Command::new(&self.command[0])
             .args(&self.command[1..])
             .current_dir(root)
@@ -63,8 +67,9 @@ impl Reader {
 
     /// What was printed so far: entity, sequence, stream and id of each whole line.
     fn lines(&self) -> Vec<(String, u64, String)> {
-        let text = fs::read_to_string(&self.printed).unwrap_or_default();
-        let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        let texts: Vec<_> = self.printed.iter().map(|path| fs::read_to_string(path).unwrap()).collect();
+        let whole =
+            texts.iter().flat_map(|text| text.split_inclusive('\n')).filter(|line| line.ends_with('\n'));
         let parsed = whole.map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
         let word = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
         parsed
@@ -108,8 +113,8 @@ async fn reads_in_order_through_kills(program: [&str; 2], layout: Layout, url: i
     let url = url(&redis.socket().display().to_string());
     let arguments = ["--redis", &url, "--topic", TOPIC, "--group", "storage"];
     let command = program.iter().chain(&arguments).map(|word| (*word).to_owned()).collect();
-    let printed = redis.socket().parent().unwrap().join("printed.jsonl");
-    let mut reader = Reader { command, printed, child: None };
+    let folder = redis.socket().parent().unwrap().to_owned();
+    let mut reader = Reader { command, folder, printed: Vec::new(), child: None };
     reader.start();
 
     let mut events: Vec<_> =
