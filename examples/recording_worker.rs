@@ -18,7 +18,7 @@ use seriatim::{
     clock::SystemClock,
     deliver::{Consumer, ConsumerOptions, Delivered, Delivery},
     random::Random,
-    store::{RedisSettings, RedisStore},
+    store::{RedisSettings, RedisStore, Straight},
 };
 
 #[derive(Parser)]
@@ -95,6 +95,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         url: args.redis.clone(),
         connect_timeout: Duration::from_secs(2),
         response_timeout: Duration::from_secs(5),
+        straight: Straight::default(),
     };
     let mut random = Random::from_system();
     let store = Arc::new(RedisStore::new(settings, random.draw())?);

@@ -8,7 +8,7 @@ use super::Failure;
 use crate::{
     config::{Config, MEMORY_URL, Overrides, Source},
     random::Random,
-    store::{OpenError, RedisSettings, RedisStore, StoreError},
+    store::{OpenError, RedisSettings, RedisStore, StoreError, Straight},
 };
 
 #[derive(Args, Clone, Debug)]
@@ -59,6 +59,7 @@ pub fn open_redis(config: &Config, random: &mut Random) -> Result<RedisStore, Fa
         url: config.store.url.clone(),
         connect_timeout: config.store.connect_timeout(),
         response_timeout: config.store.response_timeout(),
+        straight: if config.store.straight { Straight::WhenCalm } else { Straight::Never },
     };
     RedisStore::new(settings, random.draw()).map_err(|error| Failure::Usage(error.into()))
 }

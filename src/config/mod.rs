@@ -59,6 +59,7 @@ pub struct StoreConfig {
     pub response_timeout_ms: u64,
     pub wait_ms: u64,
     pub start_wait_ms: u64,
+    pub straight: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -164,6 +165,7 @@ impl Default for StoreConfig {
             response_timeout_ms: 1_000,
             wait_ms: 5_000,
             start_wait_ms: 30_000,
+            straight: true,
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     metrics::TopicMetrics,
     order::{Entity, Position, Verdict},
     random::Random,
-    store::{Admitted, Batch, Offer, PartitionId, Path, StoreError},
+    store::{Admitted, Batch, Offer, PartitionId, StoreError},
 };
 
 /// Events of one entity that an assigned lane may have in flight: far fewer than the
@@ -229,11 +229,7 @@ impl Owner {
             self.store_answers = true;
             info!(partition = %self.id, "the store answers again");
         }
-        let histogram = match admitted.path {
-            Path::Fast => &self.metrics.fast_seconds,
-            Path::Slow => &self.metrics.slow_seconds,
-        };
-        histogram.observe(took.as_secs_f64());
+        self.metrics.call_seconds[admitted.path as usize].observe(took.as_secs_f64());
         self.ports.metrics.batch_events.observe(batch.offers().len() as f64);
     }
 

@@ -19,6 +19,7 @@ pub use self::{
     group::{GroupMetrics, WorkerCounts},
     topic::TopicMetrics,
 };
+use crate::store::Path;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct TopicLabel {
@@ -342,8 +343,8 @@ impl Metrics {
             shadow_late: self.shadow_late.get_or_create_owned(&label),
             publish_seconds: self.publish_seconds.get_or_create_owned(&label),
             lane_depth: self.lane_depth.get_or_create_owned(&label),
-            fast_seconds: self.store_call_seconds.get_or_create_owned(&PathLabel { path: "fast" }),
-            slow_seconds: self.store_call_seconds.get_or_create_owned(&PathLabel { path: "slow" }),
+            call_seconds: Path::ALL
+                .map(|path| self.store_call_seconds.get_or_create_owned(&PathLabel { path: path.name() })),
         }
     }
 

@@ -5,7 +5,10 @@ use std::sync::atomic::AtomicU64;
 use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram};
 
 use super::{PartitionLabel, ReasonLabel, STREAMS, VERDICTS};
-use crate::{order::Note, store::Trimmed};
+use crate::{
+    order::Note,
+    store::{Path, Trimmed},
+};
 
 /// The handles of one topic, shared by its partitions.
 pub struct TopicMetrics {
@@ -33,8 +36,7 @@ pub struct TopicMetrics {
     pub(super) shadow_late: Counter,
     pub publish_seconds: Histogram,
     pub lane_depth: Histogram,
-    pub fast_seconds: Histogram,
-    pub slow_seconds: Histogram,
+    pub call_seconds: [Histogram; Path::ALL.len()],
 }
 
 impl TopicMetrics {

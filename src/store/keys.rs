@@ -80,6 +80,8 @@ pub struct PartitionKeys {
     /// Closed lanes by age.
     pub closed: [String; BUCKETS],
     pub announced: String,
+    /// The last id of a stream that is barred; never there but inside of a transaction.
+    pub barred: String,
     /// Groups of workers, each with the id up to which it has done everything in `events`.
     pub groups: String,
 }
@@ -99,6 +101,7 @@ impl PartitionKeys {
             tombs: ring("tombs"),
             closed: ring("closed"),
             announced: key("announced"),
+            barred: key("barred"),
             groups: key("groups"),
         }
     }
@@ -107,6 +110,13 @@ impl PartitionKeys {
     pub fn of_rules(&self) -> Vec<&str> {
         let single = [&self.events, &self.late, &self.lanes, &self.parked, &self.gaps, &self.meta];
         single.into_iter().chain(&self.opened).chain(&self.tombs).map(String::as_str).collect()
+    }
+
+    /// Those that `straight.lua` takes, in its order.
+    pub fn of_straight(&self) -> Vec<&str> {
+        let single = [&self.events, &self.lanes, &self.meta];
+        let all = single.into_iter().chain(&self.opened).chain(&self.tombs).chain([&self.barred]);
+        all.map(String::as_str).collect()
     }
 
     /// All of them, in the order in which scripts take them.

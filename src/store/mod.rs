@@ -34,7 +34,7 @@ pub use self::{
     },
     memory::{GroupPart, MemoryImage, MemoryStore},
     record::{Entry, Payload, RecordError},
-    redis::{RedisSettings, RedisStore, ServerReport},
+    redis::{RedisSettings, RedisStore, ServerReport, Straight},
     topic::{Layout, Mismatch, Numbering, TopicRecord, TopicSpec, WIRE_VERSION, lists_text, policy_text},
     trim::{Floor, Trimmed},
 };
@@ -347,10 +347,27 @@ pub struct Decision {
 /// How a batch was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
+    /// All in order, and appended by plain XADDs: by comparing strings before them.
+    Straight,
     /// All in order: by comparing strings.
     Fast,
+    /// By the rules, after plain XADDs were barred because something was not in order.
+    Barred,
     /// By the rules.
     Slow,
+}
+
+impl Path {
+    pub const ALL: [Path; 4] = [Path::Straight, Path::Fast, Path::Barred, Path::Slow];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Path::Straight => "straight",
+            Path::Fast => "fast",
+            Path::Barred => "barred",
+            Path::Slow => "slow",
+        }
+    }
 }
 
 /// Sizes of one partition.

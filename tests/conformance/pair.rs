@@ -7,7 +7,7 @@ use seriatim::{
     order::Place,
     store::{
         GroupId, GroupKeys, GroupStore, MemoryStore, PartitionId, PartitionKeys, RedisStore, Start, Store,
-        StreamId, Waiter, groups_key, members_key, topic_key,
+        Straight, StreamId, Waiter, groups_key, members_key, topic_key,
     },
 };
 
@@ -55,7 +55,8 @@ pub fn partitions() -> impl Iterator<Item = PartitionId> {
 impl<'a> Pair<'a> {
     pub async fn open(url: &str, clock: &'a RedisClock) -> Self {
         let wall = Arc::new(ManualClock::at(clock.now_ms()));
-        let (memory, redis) = (Arc::new(MemoryStore::new(wall.clone())), support::redis_store(url));
+        let memory = Arc::new(MemoryStore::new(wall.clone()));
+        let redis = support::store_that_goes(Straight::Always, url);
         let mut direct = support::direct(url).await;
         let _: () = redis::cmd("FLUSHALL").query_async(&mut direct).await.unwrap();
         let waiters = (memory.waiter(), redis.waiter());

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use seriatim::{
     order::{Full, LaneState, Mode, Note, Order, Verdict},
-    store::{Entry, Layout, Numbering, Path, TopicSpec},
+    store::{Entry, Layout, Numbering, TopicSpec},
 };
 
 use super::pair::Seen;
@@ -23,7 +23,7 @@ pub struct Coverage {
 const SEEN_MIN: u64 = 100;
 
 /// What must be seen.
-const WANTED: [&str; 65] = [
+const WANTED: [&str; 70] = [
     "verdict RELEASED",
     "verdict PARKED",
     "verdict PASSED",
@@ -72,7 +72,9 @@ const WANTED: [&str; 65] = [
     "sweep retired",
     "sweep forgot",
     "path slow",
+    "path barred",
     "path fast",
+    "path straight",
     "lane degraded",
     "lane shadow",
     "lane retired",
@@ -83,8 +85,11 @@ const WANTED: [&str; 65] = [
     "late had room again",
     "layout entry",
     "layout batch",
+    "layout batch, path barred",
     "layout batch, path fast",
     "layout batch, path fast, many events",
+    "layout batch, path straight",
+    "layout batch, path straight, many events",
     "layout batch, numbers assigned",
     "entry with many events",
     "entry with many events late",
@@ -102,7 +107,7 @@ impl Coverage {
         self.steps += 1;
         self.count_layout(topic, seen);
         if let Some(admitted) = &seen.admitted {
-            self.count(if admitted.path == Path::Fast { "path fast" } else { "path slow" });
+            self.count(format!("path {}", admitted.path.name()));
             for (decision, lane) in admitted.decisions.iter().zip(before) {
                 let (verdict, state) = (verdict(decision.verdict), state(lane.as_ref(), decision.verdict));
                 self.count(format!("verdict {verdict}"));
@@ -149,15 +154,13 @@ impl Coverage {
     fn count_layout(&mut self, topic: &TopicSpec, seen: &Seen) {
         self.count(format!("layout {}", topic.layout.name()));
         if let (Layout::Batch, Some(admitted)) = (topic.layout, &seen.admitted) {
-            let is_fast = admitted.path == Path::Fast;
-            for (what, is_so) in [
-                ("path fast", is_fast),
-                ("path fast, many events", is_fast && admitted.decisions.len() > 1),
-                ("numbers assigned", topic.numbering == Numbering::Assigned),
-            ] {
-                if is_so {
-                    self.count(format!("layout batch, {what}"));
-                }
+            let path = admitted.path.name();
+            self.count(format!("layout batch, path {path}"));
+            if admitted.decisions.len() > 1 {
+                self.count(format!("layout batch, path {path}, many events"));
+            }
+            if topic.numbering == Numbering::Assigned {
+                self.count("layout batch, numbers assigned");
             }
         }
         // A step appends one entry to each stream, or one for each event.

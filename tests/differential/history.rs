@@ -8,7 +8,9 @@ use seriatim::{
         BreakerPolicy, Entity, Epoch, Event, LaneState, LatePlace, Lifecycle, NUMBER_MAX, Ordering, Overflow,
         Policy, Position, Ranges, Retention, Retirement, Rollout, Sequence,
     },
-    store::{Batch, GapId, Layout, MemoryStore, Numbering, Offer, PartitionId, Payload, Store, TopicSpec},
+    store::{
+        Batch, GapId, Layout, MemoryStore, Numbering, Offer, PartitionId, Payload, Store, Straight, TopicSpec,
+    },
 };
 
 use super::{
@@ -24,6 +26,8 @@ pub struct History {
     epochs: Vec<u64>,
     ids: u64,
     kind: Kind,
+    /// How the store in Redis takes what is in order.
+    pub straight: Straight,
 }
 
 /// What a history is mostly about.
@@ -56,6 +60,7 @@ impl History {
                 30..=84 => Kind::Troubled,
                 _ => Kind::Old,
             },
+            straight: *random.pick(&[Straight::Never, Straight::Always]),
         };
         if history.is_calm() {
             history.topic.policy.ordering = Ordering::Enforce;

@@ -105,7 +105,8 @@ impl<'a> Pair<'a> {
     pub async fn open(url: &str, clock: &'a RedisClock, history: &History) -> Self {
         let wall = Arc::new(Wall::default());
         wall.0.store(clock.now_ms(), Ordering::Relaxed);
-        let (memory, redis) = (MemoryStore::new(wall.clone()), support::redis_store(url));
+        let (memory, redis) =
+            (MemoryStore::new(wall.clone()), support::store_that_goes(history.straight, url));
         let partition = PartitionId { topic: history.topic.name.as_str().into(), index: 0 };
         let keys = PartitionKeys::new(&partition);
         memory.open(&history.topic).await.unwrap();

@@ -9,7 +9,7 @@ use std::{env, path::PathBuf};
 
 use seriatim::{
     cli::PrivateRedis,
-    store::{RedisSettings, RedisStore},
+    store::{RedisSettings, RedisStore, Straight},
 };
 
 pub fn redis_program() -> PathBuf {
@@ -21,8 +21,13 @@ pub fn redis_server(extra: &[&str]) -> PrivateRedis {
 }
 
 pub fn redis_store(url: &str) -> RedisStore {
+    store_that_goes(Straight::default(), url)
+}
+
+pub fn store_that_goes(straight: Straight, url: &str) -> RedisStore {
     let wait = std::time::Duration::from_secs(10);
-    let settings = RedisSettings { url: url.to_owned(), connect_timeout: wait, response_timeout: wait };
+    let settings =
+        RedisSettings { url: url.to_owned(), connect_timeout: wait, response_timeout: wait, straight };
     RedisStore::new(settings, 1).expect("the URL is well formed")
 }
 

@@ -48,8 +48,11 @@ pub async fn admit(
                 let now = Instant::now();
                 meter.borrow_mut().took(now - began, batch as u64);
                 let (accepted, calls, fast) = &mut *counted.borrow_mut();
-                (*accepted, *calls, *fast) =
-                    (*accepted + batch as u64, *calls + 1, *fast + u32::from(path == Path::Fast));
+                (*accepted, *calls, *fast) = (
+                    *accepted + batch as u64,
+                    *calls + 1,
+                    *fast + u32::from(matches!(path, Path::Straight | Path::Fast)),
+                );
                 if !meter.borrow_mut().note(batch as u64, now) {
                     return anyhow::Ok(());
                 }

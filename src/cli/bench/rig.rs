@@ -13,7 +13,7 @@ use crate::{
     config::{self, Config, ConfigError, Overrides},
     operate::verify_topic,
     random::Random,
-    store::{PartitionId, RedisSettings, RedisStore, Store, TopicSpec},
+    store::{PartitionId, RedisSettings, RedisStore, Store, Straight, TopicSpec},
 };
 
 pub const TOPIC: &str = "bench";
@@ -105,8 +105,12 @@ impl OwnRedis {
     }
 
     pub fn store(&self) -> anyhow::Result<RedisStore> {
-        let settings =
-            RedisSettings { url: self.url(), connect_timeout: PATIENCE, response_timeout: PATIENCE };
+        let settings = RedisSettings {
+            url: self.url(),
+            connect_timeout: PATIENCE,
+            response_timeout: PATIENCE,
+            straight: Straight::default(),
+        };
         Ok(RedisStore::new(settings, Random::from_system().draw())?)
     }
 

@@ -15,38 +15,82 @@ use crate::{
 const UNPREDICTABLE: &str = "!";
 
 pub fn admit(keys: &PartitionKeys, header: &str, channel: &str, batch: &Batch, topic: &TopicSpec) -> Cmd {
-    let policy = &topic.policy;
+    let columns = Columns::of(batch, &topic.policy);
     let offers = batch.offers();
-    let lanes = batch.lanes().count();
-    let begins = |lane: &LaneOffers<'_>| lane[0].event.position == Position::Given(policy.first);
-    let firsts = batch.lanes().filter(begins).count();
-    let bytes = offers.iter().map(|offer| offer.size()).sum::<usize>() + (lanes + firsts) * 64;
     let script = script::admit(topic.layout);
-    let mut call = script.call(&keys.of_rules(), 6 + 4 * lanes + 2 * firsts + 7 * offers.len(), bytes);
-    call.arg(header).arg(channel).arg(lanes).arg(offers.len()).arg(firsts);
-
-    // The fast path does not count what it appends, so it must not exceed the bound.
-    let fits = offers.len() as u64 <= policy.append_max;
-    let mut states = String::new();
-    for lane in batch.lanes() {
-        call.arg(lane[0].entity.as_str());
-    }
-    for lane in batch.lanes() {
-        write_before(&mut states, lane, policy, fits);
-        call.arg(states.as_str());
-    }
-    for lane in batch.lanes() {
-        write_after(&mut states, lane, policy);
-        call.arg(lane[0].entity.as_str()).arg(states.as_str());
-    }
-    for lane in batch.lanes().filter(begins) {
-        call.arg(lane[0].entity.as_str()).arg("");
-    }
+    let mut call = script.call(&keys.of_rules(), 6 + columns.args() + 7 * offers.len(), batch_bytes(batch));
+    call.arg(header).arg(channel).arg(columns.lanes).arg(offers.len()).arg(columns.firsts);
+    columns.add_to(&mut call);
     match topic.layout {
         Layout::Entry => offers.iter().for_each(|offer| add_row(&mut call, offer)),
-        Layout::Batch => add_pairs(&mut call, offers, policy),
+        Layout::Batch => {
+            add_pairs(&mut call, offers, &topic.policy);
+            // Types that are terminal by our policy need not be by the one in force.
+            let tag = |offer: &Offer| if offer.event.terminal { 't' } else { '-' };
+            call.arg(offers.iter().map(tag).collect::<String>());
+        }
     }
     call
+}
+
+/// About as many bytes as the events of a batch and what is said of its lanes take.
+pub fn batch_bytes(batch: &Batch) -> usize {
+    batch.offers().iter().map(|offer| offer.size() + 64).sum()
+}
+
+/// What is predicted of a batch's lanes, as scripts take it.
+pub struct Columns<'a> {
+    batch: &'a Batch,
+    policy: &'a Policy,
+    pub lanes: usize,
+    /// Lanes that begin with this batch.
+    pub firsts: usize,
+}
+
+impl<'a> Columns<'a> {
+    pub fn of(batch: &'a Batch, policy: &'a Policy) -> Self {
+        let lanes = batch.lanes().count();
+        let firsts = batch.lanes().filter(|lane| begins(lane, policy)).count();
+        Columns { batch, policy, lanes, firsts }
+    }
+
+    /// How many arguments they are.
+    pub fn args(&self) -> usize {
+        4 * self.lanes + 2 * self.firsts
+    }
+
+    /// The entities whose lanes begin.
+    pub fn beginning(&self) -> impl Iterator<Item = &'a str> {
+        let (batch, policy) = (self.batch, self.policy);
+        batch.lanes().filter(move |lane| begins(lane, policy)).map(|lane| lane[0].entity.as_str())
+    }
+
+    /// True if nothing is among them that no lane's state can be equal to.
+    pub fn add_to(&self, call: &mut Cmd) -> bool {
+        // The fast path does not count what it appends, so it must not exceed the bound.
+        let fits = self.batch.offers().len() as u64 <= self.policy.append_max;
+        let (mut state, mut are_predictable) = (String::new(), true);
+        for lane in self.batch.lanes() {
+            call.arg(lane[0].entity.as_str());
+        }
+        for lane in self.batch.lanes() {
+            write_before(&mut state, lane, self.policy, fits);
+            are_predictable &= state != UNPREDICTABLE;
+            call.arg(state.as_str());
+        }
+        for lane in self.batch.lanes() {
+            write_after(&mut state, lane, self.policy);
+            call.arg(lane[0].entity.as_str()).arg(state.as_str());
+        }
+        for entity in self.beginning() {
+            call.arg(entity).arg("");
+        }
+        are_predictable
+    }
+}
+
+fn begins(lane: &LaneOffers<'_>, policy: &Policy) -> bool {
+    lane[0].event.position == Position::Given(policy.first)
 }
 
 fn add_row(call: &mut Cmd, offer: &Offer) {
@@ -64,11 +108,9 @@ fn add_row(call: &mut Cmd, offer: &Offer) {
     };
 }
 
-/// Names and values as they will stand in the stream if all is in order, then what the events
-/// say of themselves: types that are terminal by our policy need not be by the one in force.
-fn add_pairs(call: &mut Cmd, offers: &[Offer], policy: &Policy) {
+/// Names and values as they will stand in the stream if all is in order.
+pub fn add_pairs(call: &mut Cmd, offers: &[Offer], policy: &Policy) {
     let (mut middle, mut name, mut value) = (String::new(), String::new(), Vec::new());
-    let mut tags = String::with_capacity(offers.len());
     for (index, Offer { entity, event }) in offers.iter().enumerate() {
         middle.clear();
         match event.position {
@@ -79,9 +121,7 @@ fn add_pairs(call: &mut Cmd, offers: &[Offer], policy: &Policy) {
         field::write_name(&mut name, index, event.epoch, &middle, entity.as_str());
         field::write_value(&mut value, policy.is_terminal(event), &event.payload);
         call.arg(name.as_str()).arg(&value[..]);
-        tags.push(if event.terminal { 't' } else { '-' });
     }
-    call.arg(tags);
 }
 
 /// The state that must be there for the lane to be healthy and its turn to have

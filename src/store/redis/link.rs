@@ -19,9 +19,12 @@ use ::redis::{
     io::tcp::TcpSettings,
 };
 use futures_util::{StreamExt, stream::BoxStream};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OnceCell};
 
-use super::script::Script;
+use super::{
+    script::Script,
+    straight::{Transaction, Trial},
+};
 use crate::store::StoreError;
 
 /// How to reach the server.
@@ -30,6 +33,18 @@ pub struct RedisSettings {
     pub url: String,
     pub connect_timeout: Duration,
     pub response_timeout: Duration,
+    pub straight: Straight,
+}
+
+/// When batches go straight into their stream (`straight.rs`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Straight {
+    Never,
+    /// When they are worth it: as many events as that, after as many calls that were all in order.
+    #[default]
+    WhenCalm,
+    /// Whenever it is possible; for tests.
+    Always,
 }
 
 pub struct Link {
@@ -43,9 +58,29 @@ pub struct Link {
 }
 
 enum Current {
-    Connected(Arc<MultiplexedConnection>),
+    Connected(Arc<Connected>),
     /// Why not, as far as is known.
     Disconnected(String),
+}
+
+struct Connected {
+    connection: MultiplexedConnection,
+    /// Whether the trial was passed; nothing before it.
+    can_bar: OnceCell<bool>,
+}
+
+impl Connected {
+    async fn transact(&self, transaction: &Transaction) -> Result<Option<Vec<Value>>, RedisError> {
+        // All but the last are answered QUEUED, or with a reason why nothing will run.
+        let Transaction { commands, length } = transaction;
+        let answers = self.connection.clone().req_packed_commands(commands, length - 1, 1).await;
+        match answers.map(|mut answers| answers.pop()) {
+            Ok(Some(Value::Array(answers))) => Ok(Some(answers)),
+            Ok(_) => Ok(None),
+            Err(error) if error.is_io_error() => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
 }
 
 impl Link {
@@ -88,6 +123,29 @@ impl Link {
         self.exchange(command).await.map_err(classify)
     }
 
+    /// Runs a transaction: what each of its commands answered. Nothing if it was refused as a whole
+    /// before any of them ran, or if the trial, which comes first on each connection, failed.
+    pub async fn transact(
+        &self,
+        transaction: &Transaction,
+        trial: Trial<'_>,
+    ) -> Result<Option<Vec<Value>>, StoreError> {
+        let connected = self.connection().await.map_err(classify)?;
+        let passes = connected.can_bar.get_or_try_init(|| async {
+            let answers = connected.transact(&trial.transaction()).await?;
+            Ok(answers.is_some_and(|answers| trial.is_passed(&answers)))
+        });
+        let answers = match passes.await {
+            Ok(true) => connected.transact(transaction).await,
+            Ok(false) => Ok(None),
+            Err(error) => Err(error),
+        };
+        if answers.as_ref().is_err_and(RedisError::is_io_error) {
+            self.discard(&connected).await;
+        }
+        answers.map_err(classify)
+    }
+
     /// Messages of all channels that match, on a connection of their own.
     pub async fn subscribe(&self, pattern: &str) -> Result<BoxStream<'static, Vec<u8>>, StoreError> {
         let subscribed = tokio::time::timeout(self.connect_timeout, async {
@@ -112,22 +170,22 @@ impl Link {
     }
 
     async fn exchange(&self, command: &Cmd) -> Result<Value, RedisError> {
-        let connection = self.connection().await?;
-        let mut handle = MultiplexedConnection::clone(&connection);
+        let connected = self.connection().await?;
+        let mut handle = connected.connection.clone();
         let outcome = handle.req_packed_command(command).await.and_then(Value::extract_error);
         if let Err(error) = &outcome
             && (error.is_io_error() || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly))
         {
-            self.discard(&connection).await;
+            self.discard(&connected).await;
         }
         outcome
     }
 
-    async fn connection(&self) -> Result<Arc<MultiplexedConnection>, RedisError> {
+    async fn connection(&self) -> Result<Arc<Connected>, RedisError> {
         let attempts_seen = self.attempts.load(Ordering::Acquire);
         let mut current = self.current.lock().await;
         match &*current {
-            Current::Connected(connection) => return Ok(connection.clone()),
+            Current::Connected(connected) => return Ok(connected.clone()),
             // Whoever held the lock has just tried in vain: all who waited share that
             // answer, or a server that does not answer would be asked once by each.
             Current::Disconnected(reason) if self.attempts.load(Ordering::Acquire) != attempts_seen => {
@@ -140,9 +198,9 @@ impl Link {
         self.attempts.fetch_add(1, Ordering::AcqRel);
         match outcome {
             Ok(connection) => {
-                let connection = Arc::new(connection);
-                *current = Current::Connected(connection.clone());
-                Ok(connection)
+                let connected = Arc::new(Connected { connection, can_bar: OnceCell::new() });
+                *current = Current::Connected(connected.clone());
+                Ok(connected)
             }
             Err(error) => {
                 *current = Current::Disconnected(error.to_string());
@@ -152,9 +210,9 @@ impl Link {
     }
 
     /// Forgets this connection, unless somebody has already replaced it.
-    async fn discard(&self, broken: &Arc<MultiplexedConnection>) {
+    async fn discard(&self, broken: &Arc<Connected>) {
         let mut current = self.current.lock().await;
-        if matches!(&*current, Current::Connected(connection) if Arc::ptr_eq(connection, broken)) {
+        if matches!(&*current, Current::Connected(connected) if Arc::ptr_eq(connected, broken)) {
             *current = Current::Disconnected("the connection was lost".to_owned());
         }
     }

@@ -29,6 +29,7 @@ mod reply;
 mod report;
 mod rules;
 mod script;
+mod straight;
 mod waiter;
 
 use std::sync::{Arc, Mutex};
@@ -40,10 +41,14 @@ use tracing::warn;
 use self::{
     link::Link,
     script::{OPEN_PARTITION, OPEN_TOPIC, RESUME},
+    straight::{Calm, Trial},
 };
-pub use self::{link::RedisSettings, report::ServerReport};
+pub use self::{
+    link::{RedisSettings, Straight},
+    report::ServerReport,
+};
 use super::{
-    Admitted, Batch, OpenError, PartitionId, StoreError, TopicSpec,
+    Admitted, Batch, OpenError, PartitionId, Path, StoreError, TopicSpec,
     keys::{PartitionKeys, probe_channel, topic_key},
     topic::{WIRE_VERSION, lists_text, policy_text},
 };
@@ -53,6 +58,7 @@ pub struct RedisStore {
     link: Arc<Link>,
     /// Identifies a store's history: given to a partition that is created by us.
     generation: u64,
+    straight: Straight,
     partitions: DashMap<PartitionId, Arc<Opened>>,
 }
 
@@ -65,6 +71,7 @@ struct Opened {
     header: String,
     /// The last header seen under which another policy was in force.
     foreign: Mutex<String>,
+    calm: Calm,
 }
 
 /// What a caller wants with its policy.
@@ -88,7 +95,13 @@ fn is_gone(reason: &str) -> bool {
 impl RedisStore {
     /// Connects when first used. `generation` should differ between processes.
     pub fn new(settings: RedisSettings, generation: u64) -> Result<Self, StoreError> {
-        Ok(RedisStore { link: Arc::new(Link::new(settings)?), generation, partitions: DashMap::new() })
+        let straight = settings.straight;
+        Ok(RedisStore {
+            link: Arc::new(Link::new(settings)?),
+            generation,
+            straight,
+            partitions: DashMap::new(),
+        })
     }
 
     /// What the server is and how it is configured, for `doctor` and the start-up log.
@@ -150,8 +163,9 @@ impl RedisStore {
         call.arg(if want == Want::Offer { "offer" } else { "look" }).arg(&channel);
         call.arg(topic.layout.name());
         let (header, is_ours) = reply::opened(self.link.run(&OPEN_PARTITION, call).await?)?;
-        let opened = Opened { topic: topic.clone(), keys, channel, header, foreign: Mutex::default() };
-        let opened = Arc::new(opened);
+        let topic = topic.clone();
+        let (foreign, calm) = (Mutex::default(), Calm::default());
+        let opened = Arc::new(Opened { topic, keys, channel, header, foreign, calm });
         if is_ours {
             self.partitions.insert(id.clone(), opened.clone());
         }
@@ -169,12 +183,24 @@ impl RedisStore {
     }
 
     async fn admit_batch(&self, partition: &PartitionId, batch: &Batch) -> Result<Admitted, StoreError> {
+        let opened = self.opened(partition)?;
+        let straight = straight::transaction(self.straight, &opened, batch);
+        if let Some(transaction) = &straight
+            && let Some(answers) = self.link.transact(transaction, Trial { keys: &opened.keys }).await?
+            && let Some(admitted) = straight::settled(answers, batch, opened.topic.layout)?
+        {
+            return Ok(admitted);
+        }
         let encode = |opened: &Opened| {
             encode::admit(&opened.keys, &opened.header, &opened.channel, batch, &opened.topic)
         };
-        let layout = self.opened(partition)?.topic.layout;
+        let layout = opened.topic.layout;
         let (opened, value) = self.run_opened(partition, script::admit(layout), encode).await?;
-        let (admitted, header) = reply::admitted(value, batch, layout)?;
+        let (mut admitted, header) = reply::admitted(value, batch, layout)?;
+        if straight.is_some() {
+            admitted.path = Path::Barred;
+        }
+        opened.calm.note(admitted.path);
         if let Some(header) = header {
             self.note_header(partition, &opened, header).await;
         }

@@ -12,8 +12,8 @@ use crate::{
         SkipReason, Swept, Verdict,
     },
     store::{
-        Admitted, Batch, Decision, Elapsed, Floor, Layout, Path, RecordError, Repair, RepairKind,
-        SidecarSeen, StoreError, TopicRecord, Trimmed,
+        Admitted, Batch, Decision, Elapsed, Floor, Layout, Offer, Path, RecordError, Repair, RepairKind,
+        SidecarSeen, StoreError, StreamId, TopicRecord, Trimmed,
     },
 };
 
@@ -163,38 +163,43 @@ pub fn admitted(
 ) -> Result<(Admitted, Option<String>), StoreError> {
     let mut values = array(value)?.into_iter();
     let path = values.next().map(text).transpose()?;
-    let mut header = None;
-    let (path, more, drained, after_terminal, notes) = match path.as_deref() {
-        Some("fast") => (Path::Fast, 0, 0, 0, Vec::new()),
+    match path.as_deref() {
+        Some("fast") => Ok((released(values.collect(), batch, layout, Path::Fast)?, None)),
         Some("slow") => {
             let mut next = || values.next().unwrap_or(Value::Okay);
-            header = Some(healthy(&text(next())?));
-            (Path::Slow, number(next())?, number(next())?, number(next())?, notes(next())?)
-        }
-        other => return Err(unexpected("fast or slow", &other)),
-    };
-    let offers = batch.offers();
-    // A fast call in `batch` layout has written one entry for all.
-    let values: Vec<Value> = match (path, layout, values.len()) {
-        (Path::Fast, Layout::Batch, 1) => values.cycle().take(offers.len()).collect(),
-        (Path::Fast, Layout::Batch, other) => return Err(unexpected("one id", &other)),
-        (Path::Fast | Path::Slow, Layout::Entry | Layout::Batch, _) => values.collect(),
-    };
-    if values.len() != offers.len() {
-        return Err(unexpected("a verdict for each event", &values.len()));
-    }
-    let mut decisions = Vec::with_capacity(offers.len());
-    for (value, offer) in values.into_iter().zip(offers) {
-        let word = text(value)?;
-        decisions.push(match (path, offer.event.position) {
-            (Path::Fast, Position::Given(sequence)) => {
-                let id = word.parse().map_err(|error: RecordError| unexpected("an id", &error))?;
-                Decision { verdict: Verdict::Released { sequence }, id: Some(id) }
+            let header = healthy(&text(next())?);
+            let (more, drained, after_terminal) = (number(next())? != 0, number(next())?, number(next())?);
+            let notes = notes(next())?;
+            if values.len() != batch.offers().len() {
+                return Err(unexpected("a verdict for each event", &values.len()));
             }
-            (Path::Fast | Path::Slow, _) => decision(&word).ok_or_else(|| unexpected("a verdict", &word))?,
-        });
+            let decided = |word: String| decision(&word).ok_or_else(|| unexpected("a verdict", &word));
+            let decisions = values.map(|value| decided(text(value)?)).collect::<Result<_, _>>()?;
+            let admitted = Admitted { decisions, path: Path::Slow, more, drained, after_terminal, notes };
+            Ok((admitted, Some(header)))
+        }
+        other => Err(unexpected("fast or slow", &other)),
     }
-    Ok((Admitted { decisions, path, more: more != 0, drained, after_terminal, notes }, header))
+}
+
+/// A batch that was all in order, from the ids of its entries.
+pub fn released(ids: Vec<Value>, batch: &Batch, layout: Layout, path: Path) -> Result<Admitted, StoreError> {
+    let offers = batch.offers();
+    let entries = match layout {
+        Layout::Entry => offers.len(),
+        Layout::Batch => offers.len().min(1),
+    };
+    if ids.len() != entries {
+        return Err(unexpected("an id for each entry", &ids.len()));
+    }
+    let id = |value| parsed::<StreamId>(text(value)?);
+    let ids = ids.into_iter().map(id).collect::<Result<Vec<_>, _>>()?;
+    let decision = |(offer, id): (&Offer, &StreamId)| match offer.event.position {
+        Position::Given(sequence) => Ok(Decision { verdict: Verdict::Released { sequence }, id: Some(*id) }),
+        Position::Assigned { .. } => Err(unexpected("no id of an event without a sequence", id)),
+    };
+    let decisions = offers.iter().zip(ids.iter().cycle()).map(decision).collect::<Result<_, _>>()?;
+    Ok(Admitted { decisions, path, more: false, drained: 0, after_terminal: 0, notes: Vec::new() })
 }
 
 /// The reply of `elapse`.

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use ::redis::{Cmd, cmd};
+use sha1_smol::Sha1;
 
 use crate::store::Layout;
 
@@ -17,7 +18,7 @@ macro_rules! script {
             source: concat!($(include_str!(concat!("../scripts/", $file))),+),
             sha: LazyLock::new(|| {
                 let source = concat!($(include_str!(concat!("../scripts/", $file))),+);
-                ::redis::Script::new(source).get_hash().to_owned()
+                Sha1::from(source).digest().to_string()
             }),
         }
     };
@@ -60,6 +61,16 @@ pub fn admit(layout: Layout) -> &'static Script {
         Layout::Entry => &ADMIT_ENTRY,
         Layout::Batch => &ADMIT_BATCH,
     }
+}
+
+/// The two of a transaction are sent with their source each time, without what only people read: they
+/// must never be missing, because the transaction would go on without them.
+pub static STRAIGHT: LazyLock<String> = LazyLock::new(|| bare(include_str!("../scripts/straight.lua")));
+pub static UNBAR: LazyLock<String> = LazyLock::new(|| bare(include_str!("../scripts/unbar.lua")));
+
+fn bare(source: &str) -> String {
+    let lines = source.lines().map(str::trim_start);
+    lines.filter(|line| !line.is_empty() && !line.starts_with("--")).collect::<Vec<_>>().join("\n")
 }
 
 pub static ELAPSE: Script = rules!("elapse.lua", "commit.lua", "elapse_reply.lua");

@@ -63,9 +63,10 @@ redis.call('PUBLISH', ARGV[6], '[]')
 redis.call('HINCRBY', KEYS[6], 'openings', 1)
 
 if not header then
+  -- A small hash is searched from its beginning: first what every call asks for.
   header = 'w' .. ARGV[1] .. '|p1|g' .. ARGV[4] .. '|-'
-  redis.call('HSET', KEYS[6], 'header', header, 'policy', ARGV[2], 'lists', ARGV[3], 'parked_bytes', '0',
-    'clock', '0,' .. string.format('%.0f', tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)), 'elapsed', '0', 'mode', 'ordered,0', 'told', '0', 'breaker', '0,0', 'late_full', '0', 'trimmed_at', '0', 'rings', '0:0000',
+  redis.call('HSET', KEYS[6], 'header', header, 'rings', '0:0000', 'policy', ARGV[2], 'lists', ARGV[3], 'parked_bytes', '0',
+    'clock', '0,' .. string.format('%.0f', tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)), 'elapsed', '0', 'mode', 'ordered,0', 'told', '0', 'breaker', '0,0', 'late_full', '0', 'trimmed_at', '0',
     'hand_opened', '0,0,0,0,0,0', 'hand_closed', '0,0,0,0,0,0', 'hand_tombs', '0,0,0,0,0,0')
   -- Older versions do not know the field, and need not: they have no topics but of that layout.
   if ARGV[7] ~= 'entry' then redis.call('HSET', KEYS[6], 'layout', ARGV[7]) end

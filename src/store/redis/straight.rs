@@ -1,0 +1,210 @@
+//! The straight way into a stream: for partitions where nothing has been out of order for a while.
+//!
+//! What goes through a script is copied into its language and hashed there, byte by byte, and each of its commands
+//! is prepared by an interpreter. So the entries do not go through it: one transaction appends them as any client
+//! would, and a script before them (`scripts/straight.lua`) sees only what is predicted of the lanes. If anything is
+//! not as predicted the script bars the stream, so that the appends fail; the last step of the transaction opens it
+//! again. Then nothing has happened, nobody has seen anything, and the batch is offered to `admit`.
+//!
+//! To be barred costs more than is won; so this way is for batches of some size, after calls that were all in order.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ::redis::{Cmd, Pipeline, Value, cmd};
+use sha1_smol::Sha1;
+
+use super::{
+    Opened, Straight,
+    encode::{self, Columns},
+    reply,
+    script::{STRAIGHT, UNBAR},
+};
+use crate::{
+    order::Position,
+    store::{Admitted, Batch, Layout, Offer, Path, StoreError, keys::PartitionKeys},
+};
+
+/// Calls in a row that were all in order before entries go straight.
+const CALM_CALLS: u32 = 8;
+/// A transaction and its scripts' sources are not worth it for fewer events.
+const EVENTS_MIN: usize = 8;
+/// Digits of a tombstone's name.
+const TOMB_DIGITS: usize = 16;
+
+/// How many calls in a row were all in order.
+#[derive(Default)]
+pub struct Calm(AtomicU32);
+
+impl Calm {
+    /// One call at a time: the promise of [`crate::store::Store::admit`].
+    pub fn note(&self, path: Path) {
+        let calls = match path {
+            Path::Straight | Path::Fast => self.calls().saturating_add(1),
+            Path::Barred | Path::Slow => 0,
+        };
+        self.0.store(calls, Ordering::Relaxed);
+    }
+
+    fn calls(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Commands that run as one step, or not at all.
+pub struct Transaction {
+    pub commands: Pipeline,
+    pub length: usize,
+}
+
+impl Transaction {
+    /// The library has transactions of its own, which panic where MULTI is not allowed.
+    fn begin(appends: usize) -> Self {
+        let mut commands = Pipeline::with_capacity(appends + 4);
+        commands.add_command(cmd("MULTI"));
+        Transaction { commands, length: 1 }
+    }
+
+    fn add(&mut self, command: Cmd) {
+        self.commands.add_command(command);
+        self.length += 1;
+    }
+
+    fn end(mut self) -> Self {
+        self.add(cmd("EXEC"));
+        self
+    }
+}
+
+/// A batch as a transaction; nothing if it had better not, or cannot, go straight.
+pub fn transaction(when: Straight, opened: &Opened, batch: &Batch) -> Option<Transaction> {
+    let Opened { calm, keys, header, topic, .. } = opened;
+    let offers = batch.offers();
+    let is_wanted = match when {
+        Straight::Never => false,
+        Straight::WhenCalm => offers.len() >= EVENTS_MIN && calm.calls() >= CALM_CALLS,
+        Straight::Always => !offers.is_empty(),
+    };
+    if !is_wanted {
+        return None;
+    }
+    let columns = Columns::of(batch, &topic.policy);
+    let mut settle = settle(keys, header, &columns);
+    if !columns.add_to(&mut settle) {
+        return None;
+    }
+    for entity in columns.beginning() {
+        settle.arg(&Sha1::from(entity).digest().to_string()[..TOMB_DIGITS]);
+    }
+    let mut transaction = Transaction::begin(offers.len());
+    transaction.add(settle);
+    match topic.layout {
+        Layout::Entry => {
+            for offer in offers {
+                transaction.add(append(&keys.events, offer)?);
+            }
+        }
+        Layout::Batch => {
+            let mut append = Cmd::with_capacity(4 + 2 * offers.len(), encode::batch_bytes(batch));
+            append.arg("XADD").arg(&keys.events).arg("NOMKSTREAM").arg("*");
+            encode::add_pairs(&mut append, offers, &topic.policy);
+            transaction.add(append);
+        }
+    }
+    transaction.add(unbar(keys));
+    Some(transaction.end())
+}
+
+fn settle(keys: &PartitionKeys, header: &str, columns: &Columns<'_>) -> Cmd {
+    const HEAD_BYTES: usize = 4096;
+    const LANE_BYTES: usize = 128;
+    let keys = keys.of_straight();
+    let args = 3 + keys.len() + 3 + columns.args() + columns.firsts;
+    let mut settle = Cmd::with_capacity(args, HEAD_BYTES + LANE_BYTES * columns.lanes);
+    settle.arg("EVAL").arg(STRAIGHT.as_str()).arg(keys.len()).arg(&keys);
+    settle.arg(header).arg(columns.lanes).arg(columns.firsts);
+    settle
+}
+
+fn unbar(keys: &PartitionKeys) -> Cmd {
+    let mut unbar = cmd("EVAL");
+    unbar.arg(UNBAR.as_str()).arg(2).arg(&keys.events).arg(&keys.barred);
+    unbar
+}
+
+/// An entry as `scripts/admit_fast_entry.lua` writes it.
+fn append(events: &str, Offer { entity, event }: &Offer) -> Option<Cmd> {
+    const ARGS: usize = 18;
+    const NAMES_BYTES: usize = 128;
+    let Position::Given(sequence) = event.position else { return None };
+    let payload = &event.payload;
+    let bytes = entity.as_str().len() + payload.kind.len() + payload.attrs.len() + payload.data.len();
+    let mut append = Cmd::with_capacity(ARGS, bytes + events.len() + NAMES_BYTES);
+    append.arg("XADD").arg(events).arg("NOMKSTREAM").arg("*").arg("entity").arg(entity.as_str());
+    append.arg("epoch").arg(event.epoch.get()).arg("sequence").arg(sequence.get());
+    append.arg("type").arg(&*payload.kind).arg("order").arg("strict");
+    append.arg("attrs").arg(&*payload.attrs).arg("data").arg(&payload.data[..]);
+    Some(append)
+}
+
+/// What a transaction's commands answered; nothing if it was barred.
+pub fn settled(answers: Vec<Value>, batch: &Batch, layout: Layout) -> Result<Option<Admitted>, StoreError> {
+    let mut answers = answers.into_iter();
+    let is_settled = reply::number(answers.next().unwrap_or(Value::Okay))? == 1;
+    answers.next_back();
+    if !is_settled {
+        return Ok(None);
+    }
+    // One that fails inside a transaction does not stop those around it.
+    let failed = |error| StoreError::Broken(format!("an entry could not be appended: {error}"));
+    let ids = answers.map(|answer| answer.extract_error().map_err(failed)).collect::<Result<_, _>>()?;
+    reply::released(ids, batch, layout, Path::Straight).map(Some)
+}
+
+/// Whether a stream can be barred, and opened again, at all. For a user who lacks a permission, or behind a proxy that
+/// does not know transactions, entries would be appended that must not be; so each connection tries it out once, on a
+/// stream that is nobody's.
+pub struct Trial<'a> {
+    pub keys: &'a PartitionKeys,
+}
+
+impl Trial<'_> {
+    pub fn transaction(&self) -> Transaction {
+        let events = format!("{}:trial", self.keys.events);
+        let keys =
+            PartitionKeys { barred: format!("{}:trial", self.keys.barred), events, ..self.keys.clone() };
+        let of_trial = |name: &str| {
+            let mut command = cmd(name);
+            command.arg(&keys.events);
+            command
+        };
+        let add = |id: &str| {
+            let mut add = of_trial("XADD");
+            add.arg(id).arg("a").arg("trial");
+            add
+        };
+        let mut transaction = Transaction::begin(2);
+        transaction.add(add("5-1"));
+        // No header is empty: this is not as predicted.
+        let mut settle = cmd("EVAL");
+        let of_settle = keys.of_straight();
+        settle.arg(STRAIGHT.as_str()).arg(of_settle.len()).arg(&of_settle).arg(&["", "0", "0"]);
+        transaction.add(settle);
+        transaction.add(add("*"));
+        transaction.add(unbar(&keys));
+        transaction.add(add("5-2"));
+        transaction.add(of_trial("XLEN"));
+        let mut delete = of_trial("DEL");
+        delete.arg(&keys.barred);
+        transaction.add(delete);
+        transaction.end()
+    }
+
+    /// What came while it was barred was not appended, what came afterwards was.
+    pub fn is_passed(&self, answers: &[Value]) -> bool {
+        let [_, Value::Int(0), Value::ServerError(_), Value::Nil, _, Value::Int(2), Value::Int(1)] = answers
+        else {
+            return false;
+        };
+        true
+    }
+}

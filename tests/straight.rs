@@ -1,0 +1,159 @@
+//! The straight way into a stream: it leaves what the script would have left, what is barred leaves nothing, and nobody
+//! goes this way who cannot be barred.
+
+mod support;
+
+use std::{collections::BTreeMap, time::Duration};
+
+use redis::AsyncCommands;
+use seriatim::{
+    order::{Entity, Epoch, Event, Policy, Position, Sequence, Verdict},
+    store::{
+        Admitted, Batch, Layout, Numbering, Offer, PartitionId, PartitionKeys, Path, Payload, RedisStore,
+        Store, Straight, TopicSpec,
+    },
+};
+use support::{direct, redis_server, store_that_goes};
+
+/// As many events as are worth it, and some more.
+const EVENTS: u64 = 10;
+
+fn topic(layout: Layout) -> TopicSpec {
+    let policy = Policy { terminal_types: ["last".to_owned()].into(), ..Policy::default() };
+    TopicSpec { name: "jobs".into(), partitions: 1, layout, numbering: Numbering::Producer, policy }
+}
+
+fn partition() -> PartitionId {
+    PartitionId { topic: "jobs".into(), index: 0 }
+}
+
+/// An event of each entity, the same sequence of all; the last one is terminal.
+fn batch(sequence: u64) -> Batch {
+    let offer = |entity: u64| {
+        let kind = if sequence == 11 { "last" } else { "step" };
+        let data = format!("{entity}/{sequence}").into();
+        let event = Event {
+            epoch: Epoch::new(3).unwrap(),
+            position: Position::Given(Sequence::new(sequence).unwrap()),
+            terminal: false,
+            payload: Payload { kind: kind.into(), attrs: "{}".into(), data },
+        };
+        (Offer { entity: Entity::new(&format!("job-{entity}")).unwrap(), event }, ())
+    };
+    Batch::form((0..EVENTS).map(offer).collect()).0
+}
+
+async fn admit(store: &RedisStore, sequence: u64) -> Admitted {
+    store.admit(&partition(), &batch(sequence)).await.unwrap()
+}
+
+/// What stands in the stream, without ids, and the lanes.
+async fn left(url: &str) -> (Vec<Vec<String>>, BTreeMap<String, String>) {
+    let keys = PartitionKeys::new(&partition());
+    let mut direct = direct(url).await;
+    let entries: Vec<(String, Vec<String>)> =
+        redis::cmd("XRANGE").arg(&keys.events).arg("-").arg("+").query_async(&mut direct).await.unwrap();
+    (entries.into_iter().map(|(_, fields)| fields).collect(), direct.hgetall(&keys.lanes).await.unwrap())
+}
+
+async fn has_blocked_client(url: &str) -> bool {
+    let clients: String =
+        redis::cmd("INFO").arg("clients").query_async(&mut direct(url).await).await.unwrap();
+    clients.contains("blocked_clients:1")
+}
+
+#[tokio::test]
+async fn it_leaves_what_the_script_leaves() {
+    for layout in Layout::ALL {
+        let mut found = Vec::new();
+        for (straight, last) in [
+            (Straight::Never, Path::Fast),
+            (Straight::WhenCalm, Path::Straight),
+            (Straight::Always, Path::Straight),
+        ] {
+            let redis = redis_server(&[]);
+            let store = store_that_goes(straight, &redis.url());
+            store.open(&topic(layout)).await.unwrap();
+            let mut ids = Vec::new();
+            let mut path = Path::Slow;
+            for sequence in 0..12 {
+                let admitted = admit(&store, sequence).await;
+                let is_released =
+                    |verdict| verdict == Verdict::Released { sequence: Sequence::new(sequence).unwrap() };
+                assert!(admitted.decisions.iter().all(|decision| is_released(decision.verdict)));
+                ids.extend(admitted.decisions.iter().map(|decision| decision.id.unwrap()));
+                path = admitted.path;
+            }
+            assert_eq!(path, last, "{straight:?}");
+            assert!(ids.is_sorted(), "ids are those of the entries, in the order of the events");
+            found.push(left(&redis.url()).await);
+        }
+        let entries = if layout == Layout::Entry { 12 * EVENTS as usize } else { 12 };
+        assert_eq!(found[0].0.len(), entries);
+        assert_eq!(found[0], found[1]);
+        assert_eq!(found[0], found[2]);
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_in_order_is_barred_and_decided_by_the_rules() {
+    for layout in Layout::ALL {
+        let redis = redis_server(&[]);
+        let store = store_that_goes(Straight::WhenCalm, &redis.url());
+        store.open(&topic(layout)).await.unwrap();
+        for sequence in 0..9 {
+            admit(&store, sequence).await;
+        }
+        let before = left(&redis.url()).await;
+        // Somebody waits for whatever comes next.
+        let keys = PartitionKeys::new(&partition());
+        let mut waiting = direct(&redis.url()).await;
+        let events = keys.events.clone();
+        let waiting = tokio::spawn(async move {
+            let mut read = redis::cmd("XREAD");
+            read.arg("BLOCK").arg(20_000).arg("STREAMS").arg(events).arg("$");
+            read.query_async::<redis::Value>(&mut waiting).await.unwrap()
+        });
+        while !has_blocked_client(&redis.url()).await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+
+        let parked = admit(&store, 10).await;
+        assert_eq!(parked.path, Path::Barred);
+        assert!(parked.decisions.iter().all(|decision| decision.verdict == Verdict::Parked { depth: 1 }));
+        assert_eq!(left(&redis.url()).await.0, before.0, "nothing came of it");
+        assert!(!waiting.is_finished(), "and nobody has seen it");
+        assert_eq!(admit(&store, 10).await.path, Path::Slow, "it is not tried again at once");
+        let drained = admit(&store, 9).await;
+        assert_eq!((drained.path, drained.drained), (Path::Slow, EVENTS));
+        let shown = format!("{:?}", waiting.await.unwrap());
+        assert!(shown.contains("job-0") && shown.contains("0/9"), "what is in order is seen: {shown}");
+    }
+}
+
+/// A user that may not open transactions, or may not bar a stream.
+#[tokio::test]
+async fn nobody_goes_straight_who_could_not_be_barred() {
+    for rule in ["-multi", "-xsetid", "-type", "-set", "-eval", "-exec"] {
+        let redis = redis_server(&[]);
+        let mut admin = direct(&redis.url()).await;
+        let mut set = redis::cmd("ACL");
+        set.arg("SETUSER").arg("limited").arg(&["on", ">secret", "~*", "&*", "+@all", rule]);
+        let _: () = set.query_async(&mut admin).await.unwrap();
+        // Scripts are known already where EVAL is not allowed.
+        let opened = store_that_goes(Straight::Never, &redis.url());
+        opened.open(&topic(Layout::Entry)).await.unwrap();
+        opened.admit(&partition(), &Batch::default()).await.unwrap();
+        let store = store_that_goes(Straight::Always, &(redis.url() + "?user=limited&pass=secret"));
+        store.open(&topic(Layout::Entry)).await.unwrap();
+        for sequence in [0, 1, 3, 2] {
+            let admitted = admit(&store, sequence).await;
+            assert_ne!(admitted.path, Path::Straight, "{rule}");
+        }
+        let (entries, lanes) = left(&redis.url()).await;
+        assert_eq!(entries.len(), 4 * EVENTS as usize, "{rule}");
+        assert_eq!(lanes["job-0"], "3:4", "{rule}");
+        let keys: Vec<String> = redis::cmd("KEYS").arg("*trial*").query_async(&mut admin).await.unwrap();
+        assert!(keys.is_empty(), "{rule}: {keys:?}");
+    }
+}
