@@ -10,6 +10,8 @@ pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod config;
+#[cfg(test)]
+mod cost;
 pub mod deliver;
 #[cfg(test)]
 mod fuzz;

@@ -32,15 +32,26 @@ const REQUEST_BYTES_MAX: usize = 1 << 20;
 
 type Served = NamesTheSetting<IngestServer<IngestService>>;
 
-struct World {
+pub(super) fn limits() -> Limits {
+    Limits {
+        event_bytes: 1_000,
+        attribute_bytes: 1_000,
+        request_events: 8,
+        request_bytes: REQUEST_BYTES_MAX,
+        stream_in_flight: 16,
+        connection_requests: 16,
+    }
+}
+
+pub(super) struct World {
     service: Served,
-    ingest: Arc<Ingest>,
+    pub ingest: Arc<Ingest>,
     tasks: Tasks,
     _draining: watch::Sender<bool>,
 }
 
 impl World {
-    async fn start() -> Self {
+    pub async fn start() -> Self {
         let clock = Arc::new(SystemClock::default());
         let store = Arc::new(MemoryStore::new(clock.clone()));
         let metrics = Arc::new(Metrics::default());
@@ -63,18 +74,10 @@ impl World {
             store_wait: Duration::from_secs(5),
             elapse_max: 128,
         };
-        let limits = Limits {
-            event_bytes: 1_000,
-            attribute_bytes: 1_000,
-            request_events: 8,
-            request_bytes: REQUEST_BYTES_MAX,
-            stream_in_flight: 16,
-            connection_requests: 16,
-        };
         let ports = Ports { store, clock, metrics: metrics.clone() };
         let (ingest, tasks) = Ingest::start(topics, options, ports, Random::from_seed(1));
         let (draining, is_draining) = watch::channel(false);
-        let service = IngestService::new(ingest.clone(), limits, metrics, is_draining);
+        let service = IngestService::new(ingest.clone(), limits(), metrics, is_draining);
         let inner = IngestServer::new(service).max_decoding_message_size(REQUEST_BYTES_MAX);
         let service = NamesTheSetting { inner, request_bytes: REQUEST_BYTES_MAX };
         World { service, ingest, tasks, _draining: draining }

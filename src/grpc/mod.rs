@@ -6,6 +6,8 @@
 
 mod codec;
 mod connections;
+#[cfg(test)]
+mod cost;
 mod delivery_service;
 #[cfg(test)]
 mod fuzz;

@@ -3,6 +3,8 @@
 //! Everything that can be wrong with an event by itself is found here, with the field
 //! and a sentence, before the rules see it.
 
+use std::borrow::Cow;
+
 use super::{Limits, pb, status};
 use crate::{
     ingest::{Invalid, Outcome, Resend, Topic},
@@ -54,7 +56,7 @@ pub fn offer(event: pb::Event, topic: &Topic, limits: &Limits) -> Result<Offer, 
     let terminal = event.terminal;
     // For whoever reads the entry. Whether the lane closes is decided by the policy in force.
     let is_last = terminal || topic.terminal_types().contains(&event.r#type);
-    let attrs = attrs_json(&event, is_last).into_boxed_str();
+    let attrs = attrs_json(&event, is_last);
     check_attribute_bytes(attrs.len(), limits)?;
     let payload = Payload { kind: event.r#type.into_boxed_str(), attrs, data: event.data };
     Ok(Offer { entity, event: Event { epoch, position, terminal, payload } })
@@ -144,13 +146,17 @@ fn position(event: &pb::Event, topic: &Topic) -> Result<Position, Invalid> {
 }
 
 /// The attributes as compact JSON; absent ones are left out.
-fn attrs_json(event: &pb::Event, terminal: bool) -> String {
+fn attrs_json(event: &pb::Event, terminal: bool) -> Cow<'static, str> {
     let own = [
         ("id", &event.id),
         ("source", &event.source),
         ("time", &event.time),
         ("contenttype", &event.datacontenttype),
     ];
+    // Most events have none.
+    if event.attributes.is_empty() && own.iter().all(|(_, value)| value.is_empty()) {
+        return Cow::Borrowed(if terminal { r#"{"terminal":true}"# } else { "{}" });
+    }
     let own = own.into_iter().filter(|(_, value)| !value.is_empty());
     let extensions = event.attributes.iter().map(|(name, value)| (name.as_str(), value));
     let mut json = String::from("{");
@@ -162,10 +168,10 @@ fn attrs_json(event: &pb::Event, terminal: bool) -> String {
         json.extend(["\"", name, "\":", &value]);
     }
     if terminal {
-        json.push_str(if json.len() > 1 { ",\"terminal\":true" } else { "\"terminal\":true" });
+        json.push_str(",\"terminal\":true");
     }
     json.push('}');
-    json
+    Cow::Owned(json)
 }
 
 /// What a request weighs while it is in flight.

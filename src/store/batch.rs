@@ -38,19 +38,25 @@ impl Batch {
     /// Forms a batch from offers in arrival order; what came with each offer is
     /// returned in the order of the batch.
     pub fn form<T>(arrived: Vec<(Offer, T)>) -> (Batch, Vec<T>) {
-        let mut ranks: HashMap<Entity, usize> = HashMap::with_capacity(arrived.len());
-        let mut ranked: Vec<_> = Vec::with_capacity(arrived.len());
-        for (offer, companion) in arrived {
+        let mut ranks: HashMap<&Entity, usize> = HashMap::with_capacity(arrived.len());
+        let keys = arrived.iter().map(|(Offer { entity, event }, _)| {
             let fresh = ranks.len();
-            let rank = *ranks.entry(offer.entity.clone()).or_insert(fresh);
-            let sequence = match offer.event.position {
+            let rank = *ranks.entry(entity).or_insert(fresh);
+            let sequence = match event.position {
                 Position::Given(sequence) => sequence.get(),
                 Position::Assigned { .. } => 0,
             };
-            ranked.push(((rank, offer.event.epoch, sequence), offer, companion));
-        }
-        ranked.sort_by_key(|(key, _, _)| *key);
-        let (offers, companions) = ranked.into_iter().map(|(_, offer, companion)| (offer, companion)).unzip();
+            (rank, event.epoch, sequence)
+        });
+        let keys: Vec<_> = keys.collect();
+        // As they came, where no entity has two: then nothing has to be moved.
+        let (offers, companions) = if keys.is_sorted() {
+            arrived.into_iter().unzip()
+        } else {
+            let mut keyed: Vec<_> = keys.into_iter().zip(arrived).collect();
+            keyed.sort_by_key(|(key, _)| *key);
+            keyed.into_iter().map(|(_, arrived)| arrived).unzip()
+        };
         (Batch { offers }, companions)
     }
 

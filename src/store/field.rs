@@ -8,8 +8,6 @@
 //! Value: `<t or ->:<length of type>:<length of attrs>:<type><attrs><data>`, the text in which
 //! events are parked. `t`: the event is terminal. Lengths are in bytes.
 
-use std::fmt::Write;
-
 use bytes::Bytes;
 
 use super::{
@@ -23,18 +21,38 @@ const NAME_PARTS: usize = 5;
 /// Parts of a value; behind the third colon its lengths count.
 const VALUE_PARTS: usize = 4;
 
-/// Replaces what is in `name`.
-pub fn write_name(name: &mut String, index: usize, epoch: Epoch, middle: &str, entity: &str) {
+/// Adds a number in digits, at a fraction of what `write!` takes.
+pub fn push_number(text: &mut String, number: u64) {
+    text.push_str(itoa::Buffer::new().format(number));
+}
+
+/// Replaces what is in `name`; `middle` adds sequence and order.
+pub fn write_name(
+    name: &mut String,
+    index: usize,
+    epoch: Epoch,
+    entity: &str,
+    middle: impl FnOnce(&mut String),
+) {
     name.clear();
-    write!(name, "{index}:{epoch}:{middle}:{entity}").expect("a string takes it");
+    push_number(name, index as u64);
+    name.push(':');
+    push_number(name, epoch.get());
+    name.push(':');
+    middle(name);
+    name.push(':');
+    name.push_str(entity);
 }
 
 /// Replaces what is in `value`.
 pub fn write_value(value: &mut Vec<u8>, terminal: bool, payload: &Payload) {
     let Payload { kind, attrs, data } = payload;
-    let tag = if terminal { 't' } else { '-' };
     value.clear();
-    value.extend_from_slice(format!("{tag}:{}:{}:", kind.len(), attrs.len()).as_bytes());
+    value.extend_from_slice(if terminal { b"t:" } else { b"-:" });
+    for length in [kind.len(), attrs.len()] {
+        value.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+        value.push(b':');
+    }
     value.extend_from_slice(kind.as_bytes());
     value.extend_from_slice(attrs.as_bytes());
     value.extend_from_slice(data);
@@ -113,7 +131,8 @@ mod tests {
         let largest = crate::order::NUMBER_MAX;
         let (mut name, mut value) = (String::new(), Vec::new());
         for entity in ["job", "a:b:c", "line\nbreak", "nul\0", "#", "", "0:1:2:strict:x", &"x".repeat(256)] {
-            write_name(&mut name, 511, Epoch::new(largest).unwrap(), &format!("{largest}:strict"), entity);
+            let middle = |name: &mut String| name.push_str(&format!("{largest}:strict"));
+            write_name(&mut name, 511, Epoch::new(largest).unwrap(), entity, middle);
             write_value(&mut value, true, &payload);
             assert!(is_name(name.as_bytes()) && index_of(name.as_bytes()) == Some(511), "{name:?}");
             let entry = read(ID, name.as_bytes(), Bytes::from(value.clone())).unwrap();

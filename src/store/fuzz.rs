@@ -180,7 +180,8 @@ pub fn event_fields(random: &mut Random) -> Vec<(Bytes, Bytes)> {
     let field = |index| {
         let (mut name, mut value) = (String::new(), Vec::new());
         let middle = format!("{}:{}", small_number(random), pick(random, &Order::ALL).name());
-        write_name(&mut name, index, Epoch::new(small_number(random)).unwrap(), &middle, &text(random));
+        let epoch = Epoch::new(small_number(random)).unwrap();
+        write_name(&mut name, index, epoch, &text(random), |name| name.push_str(&middle));
         let (kind, attrs, data) = (text(random).into(), text(random).into(), text(random).into());
         write_value(&mut value, percent(random, 20), &Payload { kind, attrs, data });
         (Bytes::from(name), Bytes::from(value))

@@ -19,7 +19,9 @@ impl StreamId {
 
 impl fmt::Display for StreamId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.milliseconds, self.counter)
+        f.write_str(itoa::Buffer::new().format(self.milliseconds))?;
+        f.write_str("-")?;
+        f.write_str(itoa::Buffer::new().format(self.counter))
     }
 }
 

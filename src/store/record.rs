@@ -1,5 +1,7 @@
 //! What an event is in the store: its payload, and the entry that workers read.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 
 use super::{EventId, Read, StreamId, field};
@@ -11,7 +13,7 @@ pub struct Payload {
     /// The event's type.
     pub kind: Box<str>,
     /// Its attributes as compact JSON.
-    pub attrs: Box<str>,
+    pub attrs: Cow<'static, str>,
     pub data: Bytes,
 }
 

@@ -304,7 +304,7 @@ fn offer_of(text: &str) -> Result<Offer, String> {
             Some(_) | None => return Err(format!("an offer does not say {word:?}")),
         }
     }
-    let payload = Payload { kind: kind.into(), attrs: attrs.into(), data: data.to_owned().into() };
+    let payload = Payload { kind: kind.into(), attrs: attrs.to_owned().into(), data: data.to_owned().into() };
     let event = Event { epoch: epoch_of(epoch)?, position, terminal, payload };
     Ok(Offer { entity: entity_of(entity)?, event })
 }

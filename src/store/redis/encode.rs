@@ -8,7 +8,11 @@ use ::redis::Cmd;
 use super::script;
 use crate::{
     order::{Mode, Policy, Position},
-    store::{Batch, LaneOffers, Layout, Offer, TopicSpec, field, keys::PartitionKeys},
+    store::{
+        Batch, LaneOffers, Layout, Offer, TopicSpec,
+        field::{self, push_number},
+        keys::PartitionKeys,
+    },
 };
 
 /// No lane's state: sends a batch down the slow path.
@@ -110,15 +114,15 @@ fn add_row(call: &mut Cmd, offer: &Offer) {
 
 /// Names and values as they will stand in the stream if all is in order.
 pub fn add_pairs(call: &mut Cmd, offers: &[Offer], policy: &Policy) {
-    let (mut middle, mut name, mut value) = (String::new(), String::new(), Vec::new());
+    let (mut name, mut value) = (String::new(), Vec::new());
     for (index, Offer { entity, event }) in offers.iter().enumerate() {
-        middle.clear();
-        match event.position {
-            Position::Given(sequence) => write!(middle, "{sequence}:strict"),
-            Position::Assigned { id } => write!(middle, ":{id:016x}"),
-        }
-        .expect("a string takes it");
-        field::write_name(&mut name, index, event.epoch, &middle, entity.as_str());
+        field::write_name(&mut name, index, event.epoch, entity.as_str(), |name| match event.position {
+            Position::Given(sequence) => {
+                push_number(name, sequence.get());
+                name.push_str(":strict");
+            }
+            Position::Assigned { id } => write!(name, ":{id:016x}").expect("a string takes it"),
+        });
         field::write_value(&mut value, policy.is_terminal(event), &event.payload);
         call.arg(name.as_str()).arg(&value[..]);
     }
@@ -136,7 +140,9 @@ fn write_before(state: &mut String, lane: LaneOffers<'_>, policy: &Policy, fits:
                     state.push_str(UNPREDICTABLE);
                 }
             } else {
-                write!(state, "{}:{first}", lane[0].event.epoch).expect("a string takes it");
+                push_number(state, lane[0].event.epoch.get());
+                state.push(':');
+                push_number(state, first.get());
             }
         }
         Position::Given(_) | Position::Assigned { .. } => state.push_str(UNPREDICTABLE),
@@ -149,8 +155,10 @@ fn write_after(state: &mut String, lane: LaneOffers<'_>, policy: &Policy) {
     state.clear();
     let last = &lane[lane.len() - 1].event;
     if let Position::Given(sequence) = last.position {
-        let closed = if policy.is_terminal(last) { "c" } else { "" };
-        write!(state, "{}:{}{closed}", last.epoch, sequence.after()).expect("a string takes it");
+        push_number(state, last.epoch.get());
+        state.push(':');
+        push_number(state, sequence.after().get());
+        state.push_str(if policy.is_terminal(last) { "c" } else { "" });
     }
 }
 

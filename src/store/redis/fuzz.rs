@@ -3,7 +3,7 @@
 
 use ::redis::Value;
 
-use super::{entries, group_reply, reply, report};
+use super::{entries, group_reply, reply, report, straight};
 use crate::{
     fuzz::{Seen, cases, check_message, damaged, index, number, percent, pick, small_number, text},
     order::{Entity, Epoch, Event, Position, Refusal, Sequence, SkipReason},
@@ -99,6 +99,11 @@ fn slow(random: &mut Random) -> Value {
     Value::Array(values)
 }
 
+fn settled(random: &mut Random) -> Value {
+    let ids = (0..OFFERS).map(|_| bulk(id(random)));
+    Value::Array([Value::Int(1)].into_iter().chain(ids).chain([Value::Nil]).collect())
+}
+
 fn elapsed(random: &mut Random) -> Value {
     let mut values = counts(random, 5);
     values.push(notes(random));
@@ -176,7 +181,7 @@ type Read = fn(Value) -> Result<(), StoreError>;
 
 /// Every reply that is read: how it is when all is well, and who reads it.
 #[rustfmt::skip]
-const REPLIES: [(&str, Made, Read); 30] = [
+const REPLIES: [(&str, Made, Read); 32] = [
     ("opened", |random| Value::Array(vec![bulk("4|7|0123|-"), count(random)]), |v| reply::opened(v).map(drop)),
     ("lane_state", |random| bulk(state(random)), |v| reply::lane_state(v).map(drop)),
     ("scan", |random| Value::Array(vec![count(random), words(&[text(random)])]), |v| reply::scan(v).map(drop)),
@@ -186,6 +191,9 @@ const REPLIES: [(&str, Made, Read); 30] = [
     ("admitted, fast, one entry", |random| words(&["fast".into(), id(random)]),
         |v| reply::admitted(v, &batch(), Layout::Batch).map(drop)),
     ("admitted, slow", slow, |v| reply::admitted(v, &batch(), Layout::Batch).map(drop)),
+    ("settled", settled, |v| straight::settled(reply::array(v)?, &batch(), Layout::Entry).map(drop)),
+    ("settled, one entry", |random| Value::Array(vec![Value::Int(1), bulk(id(random)), Value::Nil]),
+        |v| straight::settled(reply::array(v)?, &batch(), Layout::Batch).map(drop)),
     ("elapsed", elapsed, |v| reply::elapsed(v).map(drop)),
     ("trimmed", trimmed, |v| reply::trimmed(v).map(drop)),
     ("swept", swept, |v| reply::swept(v).map(drop)),

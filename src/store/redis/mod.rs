@@ -14,6 +14,8 @@
 //! shows another version we look once whether it says the same as ours; if not, calls
 //! take the slow path, where the policy in `meta` decides, until ours is offered again.
 
+#[cfg(test)]
+mod cost;
 mod encode;
 mod entries;
 mod fleet;

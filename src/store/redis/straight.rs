@@ -28,8 +28,6 @@ use crate::{
 const CALM_CALLS: u32 = 8;
 /// A transaction and its scripts' sources are not worth it for fewer events.
 const EVENTS_MIN: usize = 8;
-/// Digits of a tombstone's name.
-const TOMB_DIGITS: usize = 16;
 
 /// How many calls in a row were all in order.
 #[derive(Default)]
@@ -93,7 +91,7 @@ pub fn transaction(when: Straight, opened: &Opened, batch: &Batch) -> Option<Tra
         return None;
     }
     for entity in columns.beginning() {
-        settle.arg(&Sha1::from(entity).digest().to_string()[..TOMB_DIGITS]);
+        settle.arg(tomb_name(entity));
     }
     let mut transaction = Transaction::begin(offers.len());
     transaction.add(settle);
@@ -123,6 +121,13 @@ fn settle(keys: &PartitionKeys, header: &str, columns: &Columns<'_>) -> Cmd {
     settle.arg("EVAL").arg(STRAIGHT.as_str()).arg(keys.len()).arg(&keys);
     settle.arg(header).arg(columns.lanes).arg(columns.firsts);
     settle
+}
+
+/// The first digits of its SHA-1.
+fn tomb_name(entity: &str) -> String {
+    let digest = Sha1::from(entity).digest().bytes();
+    let first = digest.first_chunk().expect("a digest is longer");
+    format!("{:016x}", u64::from_be_bytes(*first))
 }
 
 fn unbar(keys: &PartitionKeys) -> Cmd {

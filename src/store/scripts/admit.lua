@@ -56,10 +56,11 @@ end
 local function admit_given(lane, sequence, event)
   if sequence < lane.next then return admit_below_next(lane, sequence, event) end
   if ranges_find(lane.parked, sequence) then
-    local parked = parked_get(lane, sequence)
+    local field = parked_field(lane, sequence)
+    local parked = parked_get(field)
     -- An event that somebody deleted from `parked` by hand is welcome once more.
     if not parked then
-      fresh[parked_field(lane, sequence)] = event
+      fresh[field] = event
       return 'K' .. text_of(lane.count)
     end
     local same = parked.kind == event.kind and parked.data == event.data

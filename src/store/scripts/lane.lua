@@ -12,21 +12,34 @@ local RANGES_KEPT_MAX = 16
 local RECENT_MAX = 64
 local MODULUS, SPREAD, ROLLOUT_SALT = 2147483647, 48271, 7919
 
--- Every product stays below 2^53, so Rust computes the same. The entity is read once: with
--- another salt the hash begins elsewhere, and the rest adds the same to it.
-local hashes = {}
+-- Every product stays below 2^53, so Rust computes the same, byte by byte; here four bytes are one
+-- step. The entity is read once: with another salt the hash begins elsewhere, and the rest adds the
+-- same to it.
+local POWER_2, POWER_3, POWER_4 = 961, 29791, 923521
+local hashes, powers = {}, {}
+local function power_of(length)
+  if not powers[length] then
+    local power = 1
+    for _ = 1, length do power = (power * 31) % MODULUS end
+    powers[length] = power
+  end
+  return powers[length]
+end
+
 local function mix(entity, salt)
   local known = hashes[entity]
   if not known then
-    local hash, power = 0, 1
-    for _, byte in ipairs({ string.byte(entity, 1, -1) }) do
-      hash = (hash * 31 + byte) % MODULUS
-      power = (power * 31) % MODULUS
+    local length, at = #entity, 1
+    known = 0
+    while at + 3 <= length do
+      local a, b, c, d = string.byte(entity, at, at + 3)
+      known = (known * POWER_4 + a * POWER_3 + b * POWER_2 + c * 31 + d) % MODULUS
+      at = at + 4
     end
-    known = { hash, power }
+    for last = at, length do known = (known * 31 + string.byte(entity, last)) % MODULUS end
     hashes[entity] = known
   end
-  local hash = ((salt * known[2]) % MODULUS + known[1]) % MODULUS
+  local hash = ((salt * power_of(#entity)) % MODULUS + known) % MODULUS
   return (hash * SPREAD) % MODULUS
 end
 
@@ -122,8 +135,22 @@ local function lane_new(entity, epoch, first, mode)
   }
 end
 
+-- A lane that waits, and nothing else: nearly all that are not plain.
+local WAITS = '^(%d+):(%d+);k(%d+),(%d+),([^;]+);g(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)$'
+local WAITS_AS = '%d:%d;k%d,%d,%s;g%d,%d,%d,%d,%d,%d'
+
 local function lane_parse(entity, text)
-  local epoch, next, flags, rest = string.match(text, '^(%d+):(%d+)(%a*)(.*)$')
+  local epoch, next, count, bytes, parked, since, upto, terminals, opened, attempt, deadline = string.match(text, WAITS)
+  if epoch then
+    return {
+      entity = entity, epoch = tonumber(epoch), next = tonumber(next), closed = false, mode = 'e', was_plain = false,
+      count = tonumber(count), bytes = tonumber(bytes), parked = ranges_parse(parked), terminals = tonumber(terminals),
+      missing = {}, recent = '', since = tonumber(since), upto = tonumber(upto), opened = tonumber(opened),
+      attempt = tonumber(attempt), deadline = tonumber(deadline),
+    }
+  end
+  local flags, rest
+  epoch, next, flags, rest = string.match(text, '^(%d+):(%d+)(%a*)(.*)$')
   local lane = lane_new(entity, tonumber(epoch), tonumber(next), string.match(flags, '[sp]') or 'e')
   lane.closed, lane.was_plain = string.sub(flags, 1, 1) == 'c', rest == ''
   for tag, body in string.gmatch(rest, ';(%a)([^;]*)') do
@@ -152,6 +179,11 @@ local function lane_parse(entity, text)
 end
 
 local function lane_text(lane)
+  if lane.count > 0 and lane.opened and lane.mode == 'e' and not lane.closed and not lane.unmarked and not lane.shadow
+    and not lane.stage and #lane.missing == 0 and lane.recent == '' then
+    return string.format(WAITS_AS, lane.epoch, lane.next, lane.count, lane.bytes, ranges_text(lane.parked),
+      lane.since, lane.upto, lane.terminals, lane.opened, lane.attempt, lane.deadline)
+  end
   local text = text_of(lane.epoch) .. ':' .. text_of(lane.next)
   if lane.closed then text = text .. 'c' end
   if lane.mode ~= 'e' then text = text .. lane.mode end

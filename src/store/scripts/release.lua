@@ -27,8 +27,7 @@ local function event_parse(text)
   }
 end
 
-local function parked_get(lane, sequence)
-  local field = parked_field(lane, sequence)
+local function parked_get(field)
   if fresh[field] then return fresh[field] end
   local text = redis.call('HGET', KEYS[4], field)
   return text and event_parse(text)
@@ -47,8 +46,8 @@ end
 
 -- Takes a parked event out; nil if somebody deleted it by hand.
 local function unpark(lane, sequence)
-  local event = parked_get(lane, sequence)
   local field = parked_field(lane, sequence)
+  local event = parked_get(field)
   ranges_remove(lane.parked, sequence)
   lane.count = lane.count - 1
   touch(lane)

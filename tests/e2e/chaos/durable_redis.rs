@@ -3,6 +3,7 @@
 //! test's, and its disk may be one that gets full.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::Command,
     time::{Duration, Instant},
@@ -22,6 +23,11 @@ pub struct DurableRedis {
     process: Guarded,
     pub clock: ProcessClock,
     folder: PathBuf,
+}
+
+/// Beside its disk, which may be full.
+fn log_of(folder: &Path) -> PathBuf {
+    folder.with_extension("log")
 }
 
 impl DurableRedis {
@@ -44,6 +50,7 @@ impl DurableRedis {
         // `everysec` Redis may answer before it writes, for as long as a sync is under way.
         command.args(["--appendfsync", "no"]);
         command.arg("--unixsocket").arg(folder.join("redis.sock")).arg("--dir").arg(folder);
+        command.arg("--logfile").arg(log_of(folder));
         Guarded::start(&command)
     }
 
@@ -70,9 +77,16 @@ impl DurableRedis {
             redis::cmd("PING").query_async::<String>(&mut connection).await.ok()
         };
         while !matches!(tokio::time::timeout(LOOK_MAX, is_ready()).await, Ok(Some(_))) {
-            assert!(began.elapsed() < BOUND, "redis-server does not answer");
+            assert!(began.elapsed() < BOUND, "redis-server does not answer; it says:\n{}", self.last_words());
             tokio::time::sleep(LOOK_EVERY).await;
         }
+    }
+
+    fn last_words(&self) -> String {
+        const LINES: usize = 30;
+        let log = fs::read_to_string(log_of(&self.folder)).unwrap_or_default();
+        let lines: Vec<_> = log.lines().rev().take(LINES).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join("\n")
     }
 
     /// SIGKILL, and another one with the same files.
