@@ -131,6 +131,25 @@ async fn what_is_not_in_order_is_barred_and_decided_by_the_rules() {
     }
 }
 
+/// An entity that was retired begins again, as far as its events show. Its tombstone knows better.
+#[tokio::test]
+async fn what_was_retired_is_not_taken_for_new() {
+    for straight in [Straight::Never, Straight::Always] {
+        let redis = redis_server(&[]);
+        let store = store_that_goes(straight, &redis.url());
+        store.open(&topic(Layout::Entry)).await.unwrap();
+        let keys = PartitionKeys::new(&partition());
+        let mut direct = direct(&redis.url()).await;
+        // 16 digits of SHA-1("job-7"), in the third bucket.
+        let _: () = direct.hset(&keys.tombs[2], "ab647ec451c9110d", "3:12c").await.unwrap();
+        let _: () = direct.hset(&keys.meta, "rings", "0:0010").await.unwrap();
+        let admitted = admit(&store, 0).await;
+        let verdicts: Vec<_> = admitted.decisions.iter().map(|decision| decision.verdict).collect();
+        assert_eq!(verdicts[7], Verdict::Retired { epoch: Epoch::new(3).unwrap() }, "{straight:?}");
+        assert_eq!(left(&redis.url()).await.0.len(), EVENTS as usize - 1, "{straight:?}");
+    }
+}
+
 /// A user that may not open transactions, or may not bar a stream.
 #[tokio::test]
 async fn nobody_goes_straight_who_could_not_be_barred() {

@@ -212,7 +212,7 @@ end
 local verdicts, again = {}, false
 local place, is_true, current = 0, false, nil
 for i = 1, event_count do
-  local entity, epoch, sequence, digest, event = offered(i)
+  local entity = offers.entity(i)
   if entity ~= current then
     current, place = entity, place + 1
     is_true = is_healthy and has_room(event_count - i + 1) and is_predicted(place)
@@ -225,10 +225,11 @@ for i = 1, event_count do
     end
   end
   if is_true then
-    event.terminal = event.terminal or terminal_types[event.kind] or false
+    local epoch, sequence, event = offers.foreseen(i)
     appends[#appends + 1] = { KEYS[1], entity, epoch, sequence, 'strict', event }
     verdicts[i] = { 'R', sequence, #appends }
   else
+    local epoch, sequence, digest, event = offers.read(i)
     epoch = tonumber(epoch)
     local lane, ended = lanes[entity] or nil, nil
     local is_known = lane ~= nil

@@ -12,12 +12,18 @@ end
 -- The id of the entry that each of them stands in.
 local ids = {}
 
--- An entry for each.
+-- An entry for each. A number instead of an event says behind which argument it is.
 local function write_entries()
   for i, append in ipairs(appends) do
     local event = append[6]
+    local kind, attrs, data
+    if type(event) == 'number' then
+      kind, attrs, data = ARGV[event + 4], ARGV[event + 5], ARGV[event + 6]
+    else
+      kind, attrs, data = event.kind, event.attrs, event.data
+    end
     ids[i] = redis.call('XADD', append[1], '*', 'entity', append[2], 'epoch', append[3], 'sequence', append[4],
-      'type', event.kind, 'order', append[5], 'attrs', event.attrs, 'data', event.data)
+      'type', kind, 'order', append[5], 'attrs', attrs, 'data', data)
   end
 end
 
@@ -28,7 +34,7 @@ local function write_batches()
     local of_key = fields[append[1]]
     local place = text_of(#of_key / 2)
     of_key[#of_key + 1] = place .. ':' .. append[3] .. ':' .. append[4] .. ':' .. append[5] .. ':' .. append[2]
-    of_key[#of_key + 1] = event_text(append[6])
+    of_key[#of_key + 1] = type(append[6]) == 'string' and append[6] or event_text(append[6])
   end
   for i = 1, 2 do
     local of_key = fields[KEYS[i]]
