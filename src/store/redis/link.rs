@@ -260,11 +260,45 @@ pub fn classify(error: RedisError) -> StoreError {
     if error.is_io_error() {
         StoreError::Ambiguous(error.to_string())
     } else if NOT_EXECUTED.contains(&code) {
-        StoreError::NotExecuted(format!("{code} {}", error.detail().unwrap_or_default()))
+        let detail = error.detail().unwrap_or_default();
+        StoreError::NotExecuted(format!("{code} {detail}{}", advice(code, detail)))
     } else if error.kind() == ErrorKind::Client {
         // Ours, from `not_connected`: the only error of this kind.
         StoreError::NotExecuted(format!("cannot connect: {}", error.detail().unwrap_or_default()))
     } else {
         StoreError::Broken(error.to_string())
+    }
+}
+
+/// A write that the full disk cuts short leaves a hole in the file, which Redis notices when it is started again.
+fn advice(code: &str, detail: &str) -> &'static str {
+    if code == "MISCONF" && detail.contains("AOF") {
+        "; once its disk has room, run BGREWRITEAOF before Redis is restarted, or it may not start"
+    } else {
+        ""
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(reply: &str) -> StoreError {
+        let value = ::redis::parse_redis_value(format!("-{reply}\r\n").as_bytes()).unwrap();
+        classify(value.extract_error().unwrap_err())
+    }
+
+    #[test]
+    fn a_full_disk_comes_with_advice_and_nothing_else_does() {
+        let full = refused("MISCONF Errors writing to the AOF file: No space left on device");
+        let StoreError::NotExecuted(said) = &full else { panic!("{full:?}") };
+        assert!(said.starts_with("MISCONF Errors writing to the AOF file"), "{said}");
+        assert!(said.contains("BGREWRITEAOF"), "{said}");
+        for reply in
+            ["MISCONF Redis is configured to save RDB snapshots", "OOM command not allowed", "READONLY x"]
+        {
+            let other = refused(reply);
+            assert_eq!(other, StoreError::NotExecuted(reply.to_owned()));
+        }
     }
 }

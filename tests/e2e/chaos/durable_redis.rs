@@ -99,13 +99,35 @@ impl DurableRedis {
     /// Waits until what it wrote last is on its disk, or is not.
     pub async fn wait_for_writes(&self, are_written: bool) {
         let status = if are_written { "aof_last_write_status:ok" } else { "aof_last_write_status:err" };
+        self.wait_until_it_says(&[status]).await;
+    }
+
+    /// Files anew, from memory: Redis leaves a hole in one that was cut short (finding 33), and could not be started
+    /// with it again.
+    pub async fn write_anew(&self) {
+        let client = redis::Client::open(self.url()).unwrap();
+        let begin = || async {
+            let mut connection = client.get_multiplexed_async_connection().await.ok()?;
+            redis::cmd("BGREWRITEAOF").query_async::<String>(&mut connection).await.ok()
+        };
+        let began = Instant::now();
+        // One that is under way may have begun before the hole, and ends in it.
+        while begin().await.is_none_or(|said| !said.contains("started")) {
+            assert!(began.elapsed() < BOUND, "redis-server does not begin to write its files anew");
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        self.wait_until_it_says(&["aof_rewrite_in_progress:0", "aof_last_bgrewrite_status:ok"]).await;
+    }
+
+    /// Of its persistence.
+    async fn wait_until_it_says(&self, words: &[&str]) {
         let (began, client) = (Instant::now(), redis::Client::open(self.url()).unwrap());
         let info = || async {
             let mut connection = client.get_multiplexed_async_connection().await.ok()?;
             redis::cmd("INFO").arg("persistence").query_async::<String>(&mut connection).await.ok()
         };
-        while !info().await.is_some_and(|said| said.contains(status)) {
-            assert!(began.elapsed() < BOUND, "redis-server never says {status}");
+        while !info().await.is_some_and(|said| words.iter().all(|word| said.contains(word))) {
+            assert!(began.elapsed() < BOUND, "redis-server never says {words:?}");
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }

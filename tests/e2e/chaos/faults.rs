@@ -155,6 +155,7 @@ impl World {
         pass(FULL_MS, random).await;
         disk.make_roomy();
         self.redis.wait_for_writes(true).await;
+        self.redis.write_anew().await;
     }
 
     /// Somebody's way to Redis, and that of whoever writes without a sidecar.
