@@ -5,6 +5,7 @@
 //! else is worth much. What the sidecar released is read back after every run and must be in
 //! order. docs/bench.md says how it measures and what it does not.
 
+mod awake;
 mod commit;
 mod delivery;
 mod direct;
@@ -32,6 +33,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
 use self::{
+    awake::Awake,
     meter::Length,
     report::{Failed, Found, Skipped, goals_text},
     results::Repetition,
@@ -139,7 +141,8 @@ fn selected(args: &BenchArgs) -> Result<Vec<Scenario>, Failure> {
 }
 
 async fn bench(args: &BenchArgs, scenarios: Vec<Scenario>, tools: &Tools) -> Outcome {
-    let mut text = heading(args, tools);
+    let awake = Awake::keep(cores());
+    let mut text = heading(args, tools, awake.is_some());
     let show = |part: &str| {
         if !args.json {
             println!("{part}");
@@ -174,7 +177,8 @@ async fn bench(args: &BenchArgs, scenarios: Vec<Scenario>, tools: &Tools) -> Out
     }
     let report = json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "cores": std::thread::available_parallelism().map_or(0, usize::from),
+        "cores": cores(),
+        "awake": awake.is_some(),
         "store": tools.redis().display().to_string(),
         "seconds": args.seconds,
         "repeat": args.repeat,
@@ -190,10 +194,15 @@ async fn bench(args: &BenchArgs, scenarios: Vec<Scenario>, tools: &Tools) -> Out
     if is_good { Ok(()) } else { Err(Failure::Found) }
 }
 
-fn heading(args: &BenchArgs, tools: &Tools) -> String {
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn heading(args: &BenchArgs, tools: &Tools, are_awake: bool) -> String {
+    let cores = cores();
+    let awake = if are_awake { "which are kept awake" } else { "which may fall asleep: chrt is not there" };
     format!(
-        "store: {}, a new one for each run; {cores} cores for load, sidecar and store together\n\
+        "store: {}, a new one for each run; {cores} cores for load, sidecar and store together, {awake}\n\
          load:  events of {} bytes of data, entities of {} bytes, {} live, {} repetitions of {} s, medians\n\
          CPU is per event; ratios of events/s and of the store's CPU are to the first line of a table (in commit: to raw XADD\n\
          of the same batch), taken inside a repetition\n",
