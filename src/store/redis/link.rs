@@ -40,7 +40,7 @@ pub struct RedisSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Straight {
     Never,
-    /// When they are worth it: as many events as that, after as many calls that were all in order.
+    /// When it is worth it: large batches, after some calls that were all in order.
     #[default]
     WhenCalm,
     /// Whenever it is possible; for tests.
