@@ -37,7 +37,7 @@ pub enum Machine {
 use Machine::{Conformance, Differential, Simulation};
 
 /// Those that no unit test sees, what does see them, and what goes wrong.
-pub const MUTANTS: [(&str, Machine, &str); 32] = [
+pub const MUTANTS: [(&str, Machine, &str); 51] = [
     ("park_unchecked", Simulation, "an event that is parked already is parked again"),
     ("own_turn_given_up", Simulation, "to make room an event's own sequence is given up"),
     ("late_twice", Simulation, "what came late stays missing"),
@@ -56,10 +56,29 @@ pub const MUTANTS: [(&str, Machine, &str); 32] = [
     ("taking_for_ever", Simulation, "a lease that was not given is waited for, for ever"),
     ("ambiguous_accepted", Simulation, "a batch whose answer was lost counts as taken"),
     ("again_as_known", Simulation, "an event for which a call had no room counts as known"),
+    ("old_commit_taken", Simulation, "a commit's answer is taken for what was written in another term"),
+    ("old_read_taken", Simulation, "what was read in an earlier term is taken for this one's"),
+    ("old_look_up_taken", Simulation, "points that were looked up in an earlier term are taken for this one's"),
+    ("fetch_of_old_term", Simulation, "what was fetched in an earlier term is taken for this one's"),
+    ("old_wait_taken", Simulation, "what came while an earlier term waited is taken for this one's"),
+    ("swept_unwritten", Simulation, "points of retired entities are forgotten while something is not written yet"),
+    ("swept_as_of_now", Simulation, "points of retired entities are forgotten though there was a commit since"),
+    ("end_seen_too_soon", Simulation, "a read that brings as much as was asked for counts as the end of the stream"),
+    ("end_seen_in_error", Simulation, "a read whose look-up failed counts as the end of the stream later"),
+    ("behind_unnoted", Simulation, "a worker that has not read everything does not know it"),
+    ("returns_unread", Simulation, "degraded lanes return before anything was read"),
     ("parked_next_unchecked", Differential, "what a lane without room has parked at next is written beside it"),
     ("age_never_anew", Differential, "the age of what is parked is counted from the first ever parked"),
     ("degraded_overtakes_parked", Differential, "in a degraded partition a new event does not wait for what is parked"),
     ("awaited_retired", Differential, "an idle lane is retired though time has something to do in it"),
+    ("woken_misses_nothing", Differential, "a lane that was idle misses nothing when it is woken"),
+    ("woken_unmarked", Differential, "a lane that was idle forgets which gaps nobody was told of"),
+    ("skip_of_any_gap", Differential, "a person gives up a gap that was seen, and another one is skipped"),
+    ("skip_while_passing", Differential, "a person gives up a gap of a lane that passes everything"),
+    ("extend_any_gap", Differential, "a producer that lives keeps a gap open that it was not asked about"),
+    ("extend_before_terminal", Differential, "a producer that lives keeps a gap open behind which the terminal event waits"),
+    ("told_before", Differential, "lanes that were told of an earlier degradation are not told of this one"),
+    ("breaker_remembers", Differential, "a partition that a person has restored degrades sooner"),
     ("no_number", Conformance, "a commit that was overtaken by a later one is taken"),
     ("done_of_another", Conformance, "a commit counts as done because another term has made as many"),
     ("held_one_too_long", Differential, "a degraded partition comes back a millisecond too late"),

@@ -49,6 +49,8 @@ impl DurableRedis {
         // A process that is killed leaves to the kernel what it has written, synced or not. With
         // `everysec` Redis may answer before it writes, for as long as a sync is under way.
         command.args(["--appendfsync", "no"]);
+        // Its allocator's thread waits by the clock that is set, and would turn in circles.
+        command.args(["--jemalloc-bg-thread", "no"]);
         command.arg("--unixsocket").arg(folder.join("redis.sock")).arg("--dir").arg(folder);
         command.arg("--logfile").arg(log_of(folder));
         Guarded::start(&command)
