@@ -104,6 +104,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         in_flight_max: args.in_flight,
         lease: Duration::from_millis(args.lease_ms),
         renew: Duration::from_millis(args.lease_ms / 6),
+        // It is killed for what no event is to blame for, and the same event may be there each time.
+        crashes_max: u32::MAX,
         ..ConsumerOptions::new(&args.topic, &args.group)
     };
     (options.retry.base_ms, options.retry.unsafe_retry) = (100, true);

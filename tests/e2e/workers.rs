@@ -243,13 +243,16 @@ pub async fn wait_until_done(redis: &str) {
             let mut floor = redis::cmd("HGET");
             floor.arg(&keys.groups).arg(GROUP);
             let floor: String = floor.query_async(&mut connection).await.unwrap();
-            let mut held = redis::cmd("HLEN");
+            let mut held = redis::cmd("HGETALL");
             held.arg(&keys.held);
-            let held: u64 = held.query_async(&mut connection).await.unwrap();
-            if held == 1 && last.first().is_none_or(|(id, _)| *id == floor) {
+            let held: BTreeMap<String, String> = held.query_async(&mut connection).await.unwrap();
+            if held.len() == 1 && last.first().is_none_or(|(id, _)| *id == floor) {
                 break;
             }
-            assert!(began.elapsed() < 3 * crate::sidecar::BOUND, "{index}: {last:?}, {floor}, {held} held");
+            assert!(
+                began.elapsed() < 3 * crate::sidecar::BOUND,
+                "{index}: {last:?}, {floor}, held: {held:?}"
+            );
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
