@@ -66,7 +66,7 @@ impl Found {
         }
         for Void { repetition, baseline, found, usual } in &self.void {
             text.push_str(&format!(
-                "void: repetition {}: {baseline} reached {found:.3} of raw XADD, {usual} is usual; it is not used\n",
+                "void: repetition {}: {baseline} reached {found:.4} of raw XADD, {usual:.4} is usual; it is not used\n",
                 repetition + 1
             ));
         }
@@ -184,7 +184,7 @@ mod tests {
         let words: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(words[1..3], ["40", "0.50"], "{text}");
         assert!(text.contains("skipped: redis-rs XADD: it is not installed"), "{text}");
-        assert!(text.contains("void: repetition 4: redis-rs XADD reached 0.100"), "{text}");
+        assert!(text.contains("void: repetition 4: redis-rs XADD reached 0.1000"), "{text}");
     }
 
     #[test]
