@@ -37,7 +37,7 @@ pub enum Machine {
 use Machine::{Conformance, Differential, Simulation};
 
 /// Those that no unit test sees, what does see them, and what goes wrong.
-pub const MUTANTS: [(&str, Machine, &str); 41] = [
+pub const MUTANTS: [(&str, Machine, &str); 39] = [
     ("park_unchecked", Simulation, "an event that is parked already is parked again"),
     ("own_turn_given_up", Simulation, "to make room an event's own sequence is given up"),
     ("late_twice", Simulation, "what came late stays missing"),
@@ -69,12 +69,10 @@ pub const MUTANTS: [(&str, Machine, &str); 41] = [
     ("told_before", Differential, "lanes that were told of an earlier degradation are not told of this one"),
     ("breaker_remembers", Differential, "a partition that a person has restored degrades sooner"),
     ("tombstone_bare", Differential, "what a lane that passes misses is not in its tombstone"),
-    ("retired_not_begun", Differential, "an announced entity that has come and gone is reported as missing"),
     ("retired_with_parked", Differential, "a closed lane is retired though something is parked"),
     ("bucket_due_late", Differential, "a ring's oldest are looked at a millisecond too late"),
     ("extend_shortens", Differential, "a producer that lives makes a gap end sooner"),
     ("no_number", Conformance, "a commit that was overtaken by a later one is taken"),
-    ("done_of_another", Conformance, "a commit counts as done because another term has made as many"),
     ("held_one_too_long", Differential, "a degraded partition comes back a millisecond too late"),
     ("ring_turns_late", Differential, "a ring of tombstones turns a millisecond too late"),
     ("shadow_floor_passed", Differential, "in shadow the first event that may come counts as out of order"),
@@ -82,7 +80,7 @@ pub const MUTANTS: [(&str, Machine, &str); 41] = [
 ];
 
 /// Those that do not count: a unit test sees them, too, or the simulation has not seen them yet.
-pub const OTHERS: [(&str, &str); 43] = [
+pub const OTHERS: [(&str, &str); 45] = [
     ("one_id_fewer", "one id of those lately numbered fewer is remembered"),
     ("one_run_fewer", "one run of missing events fewer is remembered"),
     ("restored_unmarked", "on the way back into order nothing says what is missing"),
@@ -126,4 +124,6 @@ pub const OTHERS: [(&str, &str); 43] = [
     ("end_seen_in_error", "a read whose look-up failed counts as the end of the stream later"),
     ("behind_unnoted", "a worker that has not read everything does not know it"),
     ("returns_unread", "degraded lanes return before anything was read"),
+    ("retired_not_begun", "an announced entity that has come and gone is reported as missing"),
+    ("done_of_another", "a commit counts as done because another term has made as many"),
 ];
