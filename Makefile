@@ -18,7 +18,7 @@ help:
 	@echo "make gaps          100,000 gaps that end at once, while others publish"
 	@echo "make workers       workers that are killed and suspended, 60 times each, judged by the checker"
 	@echo "make chaos         sidecars killed 500 times, Redis 200 times and 12 more kinds of trouble, beside plain XADD"
-	@echo "make chaos-upgrade the same with sidecars and workers of an earlier commit (EARLIER=1a0da7c) among them"
+	@echo "make chaos-upgrade the same with sidecars and workers of an earlier commit (EARLIER=cb80293) among them"
 	@echo "make soak          an hour (MINUTES=60) at half load with a fault every 5 s: nothing lost, no process grows"
 	@echo "make delivery      how fast deliveries are, beside a plain loop of XREADGROUP and XACK"
 	@echo "make bench         what order costs, beside raw XADD, JetStream and Python; FULL=1 for all of it"
@@ -135,7 +135,7 @@ chaos: tools
 
 # The same with the programs of an earlier commit beside the present ones; each that leaves is followed by one
 # of the other version.
-EARLIER ?= 1a0da7c
+EARLIER ?= cb80293
 chaos-upgrade: SIDECAR_KILLS = 50
 chaos-upgrade: REDIS_KILLS = 20
 chaos-upgrade: SWAPS = 50

@@ -3,7 +3,16 @@
 //! Journals are pipes, not files: a run of an hour would fill a disk. What a worker has written
 //! stays in its pipe when it is killed, and is read to the end.
 
-use std::{path::Path, process::Command, sync::Arc, time::SystemTime};
+use std::{
+    fs::File,
+    io::{ErrorKind, Read, Write},
+    path::Path,
+    process::Command,
+    sync::Arc,
+    time::SystemTime,
+};
+
+use futures_util::FutureExt;
 
 use serde::Deserialize;
 use seriatim_checker::{Name, Order, Run};
@@ -151,12 +160,32 @@ async fn read(
             _ = &mut is_gone => break,
         }
     }
-    while let Ok(size @ 1..) = pipe.try_read(&mut piece) {
-        journal.take(&piece[..size]);
-    }
+    journal.take(&left_in(pipe));
     #[expect(clippy::disallowed_methods, reason = "journals of several processes are put in order by it")]
     let at = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970");
     journal.ledger.ended(number, at.as_nanos() as u64);
+}
+
+/// What is in a pipe now. The runtime would go by what it was last told of it, which may be old: lines that a worker
+/// wrote just before its end would be missing.
+fn left_in(pipe: pipe::Receiver) -> Vec<u8> {
+    let mut pipe = File::from(pipe.into_nonblocking_fd().expect("it is a pipe"));
+    let mut left = Vec::new();
+    let ended = pipe.read_to_end(&mut left).expect_err("it is open for writing as well");
+    assert_eq!(ended.kind(), ErrorKind::WouldBlock);
+    left
+}
+
+#[tokio::test]
+async fn what_a_worker_writes_just_before_its_end_is_read() {
+    let path = std::env::temp_dir().join(format!("seriatim-pipe-{}", std::process::id()));
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let mut pipe = pipe::OpenOptions::new().read_write(true).open_receiver(&path).unwrap();
+    let mut piece = [0; 16];
+    assert!(pipe.read(&mut piece).now_or_never().is_none(), "nothing is there yet");
+    File::options().write(true).open(&path).unwrap().write_all(b"the end").unwrap();
+    assert_eq!(left_in(pipe), b"the end");
+    std::fs::remove_file(path).unwrap();
 }
 
 struct Journal {
