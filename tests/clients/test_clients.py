@@ -45,7 +45,9 @@ class Worker:
         return self.process.returncode, complaints.decode()
 
     def lines(self, kind=None):
-        lines = [json.loads(line) for line in self.journal.read_text(encoding="utf-8").splitlines()]
+        # The last line may be half written while the worker runs.
+        whole, _, _ = self.journal.read_text(encoding="utf-8").rpartition("\n")
+        lines = [json.loads(line) for line in whole.splitlines()]
         return [line for line in lines if kind in (None, line["kind"])]
 
     def running_max(self):
