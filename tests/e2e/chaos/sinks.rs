@@ -13,7 +13,6 @@ use std::{
 };
 
 use futures_util::FutureExt;
-
 use serde::Deserialize;
 use seriatim_checker::{Name, Order, Run};
 use tokio::{io::AsyncReadExt, net::unix::pipe, sync::oneshot, task::JoinHandle};
