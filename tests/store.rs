@@ -63,6 +63,26 @@ async fn a_healthy_batch_goes_on_with_a_lane_that_another_process_left_half_drai
     assert_eq!(healthy.path, Path::Fast, "and then all is fast again");
 }
 
+/// Sixteen partitions that miss it together do not send it sixteen times.
+#[tokio::test]
+async fn a_server_that_forgot_the_scripts_is_taught_by_one_call() {
+    let redis = redis_server(&[]);
+    let store = redis_store(&redis.url());
+    store.open(&topic(64)).await.unwrap();
+    let mut admin = direct(&redis.url()).await;
+    for _ in 0..2 {
+        let _: () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut admin).await.unwrap();
+        let _: () = redis::cmd("CONFIG").arg("RESETSTAT").query_async(&mut admin).await.unwrap();
+        let names: Vec<_> = (0..16).map(|index| format!("entity-{index}")).collect();
+        let offers = names.iter().map(|name| offer(&store, name, &[0]));
+        futures_util::future::join_all(offers).await;
+        let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut admin).await.unwrap();
+        let sources =
+            stats.lines().find(|line| line.starts_with("cmdstat_eval:")).expect("somebody taught it");
+        assert!(sources.starts_with("cmdstat_eval:calls=1,"), "{sources}");
+    }
+}
+
 /// Found at start-up, not halfway through somebody's events.
 #[tokio::test]
 async fn a_user_that_may_not_run_what_the_scripts_need_is_refused_at_the_start() {

@@ -55,6 +55,10 @@ pub struct Link {
     connect_timeout: Duration,
     /// Attempts to connect that ended, well or not.
     attempts: AtomicU64,
+    /// Held by whoever brings the server a script that it does not know.
+    lesson: Mutex<()>,
+    /// Those that ended, well or not.
+    lessons: AtomicU64,
 }
 
 enum Current {
@@ -102,6 +106,8 @@ impl Link {
             current: Mutex::new(Current::Disconnected(String::new())),
             connect_timeout: settings.connect_timeout,
             attempts: AtomicU64::new(0),
+            lesson: Mutex::new(()),
+            lessons: AtomicU64::new(0),
         })
     }
 
@@ -109,14 +115,26 @@ impl Link {
         &self.address
     }
 
-    /// Runs a script by its digest, or with its source where the server lost it.
+    /// Runs a script by its digest, or with its source where the server does not know it. After a
+    /// restart of the server all partitions miss theirs at once: one of them brings the source, the
+    /// others wait for that and try again. Nobody waits for a second one.
     pub async fn run(&self, script: &Script, call: Cmd) -> Result<Value, StoreError> {
-        match self.exchange(&call).await {
-            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                self.send(&script.with_source(&call)).await
+        let lessons_seen = self.lessons.load(Ordering::Acquire);
+        let mut outcome = self.exchange(&call).await;
+        if is_unknown_script(&outcome) {
+            let lesson = self.lesson.lock().await;
+            if self.lessons.load(Ordering::Acquire) == lessons_seen {
+                outcome = self.exchange(&script.with_source(&call)).await;
+                self.lessons.fetch_add(1, Ordering::AcqRel);
+            } else {
+                drop(lesson);
+                outcome = self.exchange(&call).await;
             }
-            outcome => outcome.map_err(classify),
         }
+        if is_unknown_script(&outcome) {
+            outcome = self.exchange(&script.with_source(&call)).await;
+        }
+        outcome.map_err(classify)
     }
 
     pub async fn send(&self, command: &Cmd) -> Result<Value, StoreError> {
@@ -216,6 +234,10 @@ impl Link {
             *current = Current::Disconnected("the connection was lost".to_owned());
         }
     }
+}
+
+fn is_unknown_script(outcome: &Result<Value, RedisError>) -> bool {
+    outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::Server(ServerErrorKind::NoScript))
 }
 
 /// Nothing was sent: whatever went wrong, no call was executed.
