@@ -79,6 +79,21 @@ fn the_store_alone_is_beside_raw_xadd_and_files_are_written() {
 }
 
 #[test]
+fn what_the_store_sends_is_added_piece_by_piece() {
+    let json = bench(&["--only", "pieces", "--json"]).json();
+    let scenario = &json["scenarios"][0];
+    assert_eq!(scenario["failed"], Value::Array(vec![]), "{json}");
+    for layout in ["entry", "batch"] {
+        for piece in ["the entries", "in a transaction", "states read", "states written"] {
+            for run in runs(scenario, &format!("{layout}: {piece}")) {
+                positive(run, &["events", "client_us", "store_us"]);
+                assert!(run["verified"].is_null(), "nothing is promised of it: {run}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_baseline_that_is_not_there_is_said_and_the_others_are_drawn() {
     let folder = Folder::new();
     let picture = folder.path_of("bench.svg");

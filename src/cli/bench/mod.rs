@@ -15,6 +15,7 @@ mod memory;
 mod meter;
 mod nats;
 mod pace;
+mod pieces;
 mod publish;
 mod python;
 mod raw;

@@ -13,11 +13,12 @@ use super::{
     memory,
     meter::{Length, Measured, Processes},
     nats::{self, NatsServer},
+    pieces::{self, Pieces},
     publish::{self, Run},
     python,
     raw::{self, Raw},
     rig::{OwnRedis, OwnSidecar, Persistence, verified},
-    scenario::{EXPECTED_WINDOW, Guard, How, Sidecar, System, UNARY, WINDOW},
+    scenario::{EXPECTED_WINDOW, Guard, How, PIECES_BATCH, Sidecar, System, UNARY, WINDOW},
 };
 
 /// Programs that are needed, and those that peers need.
@@ -119,6 +120,11 @@ impl Tools {
             }
             System::Commit { layout, batch } => {
                 commit::admit(&redis(Persistence::Nothing)?, *layout, *batch, base, length).await
+            }
+            System::Pieces { layout, upto } => {
+                let (layout, upto, batch) = (*layout, *upto, PIECES_BATCH);
+                let pieces = Pieces { layout, upto, batch, shape: base, length };
+                pieces::append(&redis(Persistence::Nothing)?, &pieces).await
             }
             System::Consumer { layout } => {
                 delivery::consumer(&redis(Persistence::Nothing)?, *layout, seed, length).await

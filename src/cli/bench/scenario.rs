@@ -5,6 +5,7 @@
 use super::{
     load::{ENDLESS, LIFETIME, Shape},
     pace::Pace,
+    pieces::Piece,
     rig::{Layout, Persistence, Transport},
 };
 
@@ -20,6 +21,8 @@ pub const LIVE: u64 = 65_536;
 const LIVE_LATE: u64 = 16_384;
 /// With four events nothing can be eight places late.
 const LIFETIME_LATE: u64 = 16;
+/// Events of a call whose pieces are looked at.
+pub const PIECES_BATCH: usize = 64;
 const PER_SECOND: u64 = 20_000;
 
 const BASE: Shape = Shape { live: LIVE, lifetime: LIFETIME, late_percent: 0, zipf: false, seed: 0 };
@@ -35,6 +38,8 @@ pub enum System {
     Sidecar(Sidecar),
     /// The store without a sidecar.
     Commit { layout: Layout, batch: usize },
+    /// What the store sends, without what judges it.
+    Pieces { layout: Layout, upto: Piece },
     /// Deliveries to a worker.
     Consumer { layout: Layout },
     /// A loop of `XREADGROUP` and `XACK`.
@@ -166,6 +171,12 @@ fn with_usual_load() -> Vec<Scenario> {
             systems: [16, 64, 256].into_iter().flat_map(commit).collect(),
         },
         Scenario {
+            name: "pieces",
+            about: "what the store sends for 64 events a call, piece by piece, until all of it is there",
+            is_default: true,
+            systems: pieces(),
+        },
+        Scenario {
             name: "late",
             about: "1, 10 and 50 % of the events 1 to 8 places late, 16 events an entity",
             is_default: true,
@@ -240,6 +251,19 @@ fn commit(batch: usize) -> [Named; 3] {
     systems.map(|(name, system)| Named { beside: beside.clone(), ..named(format!("{name} {batch}"), system) })
 }
 
+fn pieces() -> Vec<Named> {
+    let mut systems =
+        vec![named(RAW, System::Raw { batch: PIECES_BATCH as u64, persistence: Persistence::Nothing })];
+    for (name, layout) in [(ENTRY, Layout::Entry), (BATCH, Layout::Batch)] {
+        for upto in Piece::ALL {
+            systems
+                .push(named(format!("{}: {}", layout.name(), upto.name()), System::Pieces { layout, upto }));
+        }
+        systems.push(named(name, System::Commit { layout, batch: PIECES_BATCH }));
+    }
+    systems
+}
+
 fn late(percent: u64) -> Named {
     let name = if percent == 0 { "in order".to_owned() } else { format!("{percent} % late") };
     let shape = Shape { live: LIVE_LATE, lifetime: LIFETIME_LATE, late_percent: percent, ..BASE };
@@ -278,6 +302,7 @@ impl System {
             | System::Memory { layout } => Some(*layout),
             System::Raw { .. }
             | System::Direct { .. }
+            | System::Pieces { .. }
             | System::PlainLoop
             | System::JetStream { .. }
             | System::Python => None,
