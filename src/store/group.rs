@@ -13,8 +13,10 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use futures_util::future::BoxFuture;
 
-use super::{Entry, EventId, PartitionId, RecordError, StoreError, StreamId, record::beginning};
-use crate::order::{Entity, LaneState};
+use super::{
+    Entry, EventId, PartitionId, Point, RecordError, RetiredPoints, StoreError, StreamId, record::beginning,
+};
+use crate::order::Entity;
 
 /// Names a group of workers of a topic.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -115,9 +117,6 @@ impl FromStr for Running {
         Ok(Running { id: id.parse()?, crashes })
     }
 }
-
-/// How far an entity is acknowledged: a lane in which nothing is parked.
-pub type Point = LaneState;
 
 /// Why an entity is held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -422,18 +421,17 @@ pub trait GroupStore: Send + Sync + 'static {
         entities: &'a [Entity],
     ) -> BoxFuture<'a, Result<Vec<Option<Point>>, StoreError>>;
 
-    /// Forgets points of entities that were retired, about `count` from a place on. Only who has
-    /// done everything in the stream may call it, and has said so: `as_of` are its term and how many
-    /// commits it made. Under another term, or after a further commit, nothing happens. Returns where
-    /// to go on, 0 at the end.
+    /// Forgets points of retired entities that an earlier call found, and finds more of them, about
+    /// `count` from a place on. Nothing happens, and nothing is returned, under another term, or if
+    /// the group has not come as far as the stream went when they were found.
     fn sweep_points<'a>(
         &'a self,
         partition: &'a PartitionId,
         group: &'a str,
-        as_of: (u64, u64),
-        cursor: u64,
+        term: u64,
+        found: &'a RetiredPoints,
         count: usize,
-    ) -> BoxFuture<'a, Result<u64, StoreError>>;
+    ) -> BoxFuture<'a, Result<Option<RetiredPoints>, StoreError>>;
 
     /// All held entities, by name.
     fn heads<'a>(

@@ -13,6 +13,7 @@ mod group;
 mod id;
 mod keys;
 mod memory;
+mod point;
 mod record;
 mod redis;
 mod topic;
@@ -24,8 +25,8 @@ pub use self::{
     batch::{Batch, LaneOffers, Offer},
     group::{
         Attendance, Commit, Committed, Granted, GroupId, GroupMeasure, GroupStore, Head, HeadChange,
-        HoldState, KeptEvents, LeaseSeen, Leased, Member, Point, REASON_BYTES_MAX, Read, Running, Start,
-        Streams, Switches, Waiter, Wish,
+        HoldState, KeptEvents, LeaseSeen, Leased, Member, REASON_BYTES_MAX, Read, Running, Start, Streams,
+        Switches, Waiter, Wish,
     },
     id::{EventId, StreamId},
     keys::{
@@ -33,6 +34,7 @@ pub use self::{
         probe_channel, topic_key,
     },
     memory::{GroupPart, MemoryImage, MemoryStore},
+    point::{Point, RetiredPoints},
     record::{Entry, Payload, RecordError},
     redis::{RedisSettings, RedisStore, ServerReport, Straight},
     topic::{Layout, Mismatch, Numbering, TopicRecord, TopicSpec, WIRE_VERSION, lists_text, policy_text},

@@ -147,8 +147,7 @@ pub enum Call {
     SweepPoints {
         at: PartitionId,
         group: String,
-        /// A term and a number of commits.
-        as_of: (u64, u64),
+        term: u64,
         count: usize,
         sight: &'static str,
     },

@@ -89,13 +89,12 @@ impl Sights {
         group: String,
     ) -> Call {
         let now = self.now(memory, &at, &group).await;
-        let (as_of, sight) = match random.below(100) {
-            0..=64 => ((now.term, now.count), "in force"),
-            65..=79 => ((now.term, other(random, now.count)), "after another commit"),
-            80..=89 => ((random.pick(&self.0).term, now.count), "of some time"),
-            _ => ((other(random, now.term), now.count), "of nobody"),
+        let (term, sight) = match random.below(100) {
+            0..=79 => (now.term, "in force"),
+            80..=89 => (random.pick(&self.0).term, "of some time"),
+            _ => (other(random, now.term), "of nobody"),
         };
-        Call::SweepPoints { at, group, as_of, count: random.within(1, 100) as usize, sight }
+        Call::SweepPoints { at, group, term, count: random.within(1, 100) as usize, sight }
     }
 
     pub async fn commit(

@@ -8,7 +8,7 @@ use seriatim::{
     order::{Announcement, Probe, Verdict},
     store::{
         Admitted, Committed, Decision, EventId, Granted, GroupStore, OpenError, PartitionId, Path, Repair,
-        RepairCursor, Store, StoreError, Trimmed, Waiter,
+        RepairCursor, RetiredPoints, Store, StoreError, Trimmed, Waiter,
     },
 };
 
@@ -169,8 +169,8 @@ async fn of_groups(store: &dyn Store, call: &Call) -> Reply {
         Call::Points { at, group, entities } => reply(store.points(at, group, entities).await, |points| {
             if points.iter().any(Option::is_some) { "something" } else { "nothing" }
         }),
-        Call::SweepPoints { at, group, as_of, count, .. } => {
-            reply(sweep_points(store, (at, group), *as_of, *count).await, done)
+        Call::SweepPoints { at, group, term, count, .. } => {
+            reply(sweep_points(store, (at, group), *term, *count).await, done)
         }
         Call::Heads { at, group } => reply(store.heads(at, group).await, filled),
         Call::Kept { at, group, entity, numbers } => {
@@ -216,16 +216,18 @@ async fn repair(store: &dyn Store, at: &PartitionId, count: usize) -> Result<Vec
 async fn sweep_points(
     store: &dyn Store,
     (at, group): (&PartitionId, &str),
-    as_of: (u64, u64),
+    term: u64,
     count: usize,
 ) -> Result<(), StoreError> {
-    let mut cursor = 0;
-    loop {
-        cursor = store.sweep_points(at, group, as_of, cursor, count).await?;
-        if cursor == 0 {
-            return Ok(());
+    let mut found = RetiredPoints::default();
+    while let Some(more) = store.sweep_points(at, group, term, &found, count).await? {
+        found = more;
+        if found.cursor == 0 {
+            // What was found last.
+            return store.sweep_points(at, group, term, &found, count).await.map(drop);
         }
     }
+    Ok(())
 }
 
 /// What is heard of a partition's gaps while the time is looked at. A call to nobody ends it.

@@ -129,59 +129,6 @@ async fn partitions_are_shared_and_given_back() {
     assert_eq!(acked(&mut first).await, "a 0");
 }
 
-/// What is remembered of an entity goes when the entity is retired.
-#[tokio::test]
-async fn retired_entities_are_forgotten() {
-    use seriatim::order::{Entity, Policy, Retirement};
-    for world in [World::memory().await, World::redis().await] {
-        let times = Retirement { stuck_after: 1, retire_after: 1, ..Policy::default().retirement };
-        let terminal_types = ["step".to_owned()].into();
-        world.policy(Policy { retirement: times, terminal_types, ..Policy::default() }).await;
-        world.publish("a", [0]).await;
-        let mut consumer = world.consumer(options("g")).await;
-        assert_eq!(acked(&mut consumer).await, "a 0");
-        let (id, entities) = (world.partition_of("a"), [Entity::new("a").unwrap()]);
-        assert!(world.store.points(&id, "g", &entities).await.unwrap()[0].is_some());
-        crate::world::eventually("it is forgotten", || async {
-            world.store.sweep(&id, 10, None).await.unwrap();
-            world.store.points(&id, "g", &entities).await.unwrap()[0].is_none()
-        })
-        .await;
-    }
-}
-
-/// It was on its way while the worker went on: what it did since is not written off.
-#[tokio::test]
-async fn a_call_to_forget_that_comes_after_a_later_commit_forgets_nothing() {
-    use seriatim::{
-        order::{Entity, Policy, Retirement},
-        store::Commit,
-    };
-    for world in [World::memory().await, World::redis().await] {
-        let times = Retirement { stuck_after: 1, retire_after: 1, ..Policy::default().retirement };
-        let terminal_types = ["step".to_owned()].into();
-        world.policy(Policy { retirement: times, terminal_types, ..Policy::default() }).await;
-        world.publish("a", [0]).await;
-        let (store, id, entity) = (&world.store, world.partition_of("a"), Entity::new("a").unwrap());
-        let group = GroupId { topic: "jobs".into(), group: "g".into() };
-        store.register(&group, world.partitions, Start::Beginning).await.unwrap();
-        let free = store.leases(&group, world.partitions).await.unwrap().remove(id.index as usize);
-        let term = store.lease(&id, "g", "me", &free).await.unwrap().unwrap().term;
-        let points = vec![(entity.clone(), "0:1c".parse().unwrap())];
-        store.commit(&id, "g", &Commit { term, points, ..Commit::default() }).await.unwrap();
-        crate::world::eventually("it is retired", || async {
-            store.sweep(&id, 10, None).await.unwrap();
-            store.measure(&id).await.unwrap().lanes == 0
-        })
-        .await;
-        for (as_of, is_known) in [((term, 0), true), ((term + 1, 1), true), ((term, 1), false)] {
-            store.sweep_points(&id, "g", as_of, 0, 100).await.unwrap();
-            let points = store.points(&id, "g", std::slice::from_ref(&entity)).await.unwrap();
-            assert_eq!(points[0].is_some(), is_known, "{as_of:?}");
-        }
-    }
-}
-
 #[tokio::test]
 async fn a_group_can_begin_behind_an_entry() {
     use seriatim::order::Place;

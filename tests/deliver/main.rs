@@ -10,6 +10,7 @@ mod asking;
 mod batches;
 mod bench;
 mod delivering;
+mod forgetting;
 mod holding;
 mod reordering;
 mod watched;

@@ -15,8 +15,8 @@ use seriatim::{
     store::{
         Admitted, Attendance, Batch, Beat, Commit, Committed, Elapsed, Entry, Floor, GapId, Granted, GroupId,
         GroupStore, Head, KeptEvents, LeaseSeen, Leased, Measure, Member, OpenError, PartitionId, Point,
-        Read, RepairCursor, Repaired, SidecarSeen, Start, Store, StoreError, StoreKind, StreamId, Streams,
-        Switches, TopicRecord, TopicSpec, Trimmed, Waiter, Wish,
+        Read, RepairCursor, Repaired, RetiredPoints, SidecarSeen, Start, Store, StoreError, StoreKind,
+        StreamId, Streams, Switches, TopicRecord, TopicSpec, Trimmed, Waiter, Wish,
     },
 };
 
@@ -96,8 +96,8 @@ impl GroupStore for Watched {
         ) -> Result<Option<Leased>, StoreError>;
         fn release<'a>(id: &'a PartitionId, group: &'a str, term: u64) -> Result<(), StoreError>;
         fn sweep_points<'a>(
-            id: &'a PartitionId, group: &'a str, as_of: (u64, u64), cursor: u64, count: usize
-        ) -> Result<u64, StoreError>;
+            id: &'a PartitionId, group: &'a str, term: u64, found: &'a RetiredPoints, count: usize
+        ) -> Result<Option<RetiredPoints>, StoreError>;
         fn heads<'a>(id: &'a PartitionId, group: &'a str) -> Result<Vec<(Entity, Head)>, StoreError>;
         fn kept<'a>(
             id: &'a PartitionId, group: &'a str, entity: &'a Entity, numbers: std::ops::Range<u64>

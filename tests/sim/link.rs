@@ -12,8 +12,8 @@ use seriatim::{
     store::{
         Admitted, Attendance, Batch, Beat, Commit, Committed, Elapsed, Entry, Floor, GapId, Granted, GroupId,
         GroupStore, Head, KeptEvents, LeaseSeen, Leased, Measure, Member, MemoryStore, OpenError,
-        PartitionId, Point, Read, RepairCursor, Repaired, SidecarSeen, Start, Store, StoreError, StoreKind,
-        StreamId, Streams, Switches, TopicRecord, TopicSpec, Trimmed, Waiter, Wish,
+        PartitionId, Point, Read, RepairCursor, Repaired, RetiredPoints, SidecarSeen, Start, Store,
+        StoreError, StoreKind, StreamId, Streams, Switches, TopicRecord, TopicSpec, Trimmed, Waiter, Wish,
     },
 };
 
@@ -400,13 +400,13 @@ impl GroupStore for Link {
         &'a self,
         partition: &'a PartitionId,
         group: &'a str,
-        as_of: (u64, u64),
-        cursor: u64,
+        term: u64,
+        found: &'a RetiredPoints,
         count: usize,
-    ) -> Future<'a, u64> {
+    ) -> Future<'a, Option<RetiredPoints>> {
         let sweep = move |store: &MemoryStore| {
-            told(|| format!("points are swept as of {as_of:?}"));
-            now(store.sweep_points(partition, group, as_of, cursor, count))
+            told(|| format!("points are swept in term {term}: {found:?}"));
+            now(store.sweep_points(partition, group, term, found, count))
         };
         self.call(None, sweep).boxed()
     }

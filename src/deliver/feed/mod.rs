@@ -247,11 +247,6 @@ impl Feed {
         self.out.len() - self.abandoned
     }
 
-    /// How many commits there were.
-    pub fn commits(&self) -> u64 {
-        self.commits
-    }
-
     /// A person's decisions that were seen, counted.
     pub fn asked(&self) -> u64 {
         self.asked

@@ -14,8 +14,8 @@ use crate::{
     },
     order::Entity,
     store::{
-        Attendance, Commit, Committed, Head, LeaseSeen, Leased, Member, PartitionId, Point, Read, Start,
-        StoreError, StreamId, Streams, Waiter,
+        Attendance, Commit, Committed, Head, LeaseSeen, Leased, Member, PartitionId, Point, Read,
+        RetiredPoints, Start, StoreError, StreamId, Streams, Waiter,
     },
 };
 
@@ -38,7 +38,7 @@ pub enum Op {
     /// For at most so many entries of each partition.
     Waited(Vec<(u32, u64)>, usize, Box<dyn Waiter>, Result<Streams, StoreError>),
     Fetched(u32, u64, Entity, Range<u64>, Result<Vec<(u64, Task)>, StoreError>),
-    Swept(u32, u64, Result<u64, StoreError>),
+    Swept(u32, u64, Result<Option<RetiredPoints>, StoreError>),
     Released(u32, Result<(), StoreError>),
 }
 
@@ -51,9 +51,11 @@ const LOOK: Duration = Duration::from_millis(1);
 const AHEAD_EVERY_MS: u64 = 100;
 /// Between two attempts to commit.
 const COMMIT_AGAIN: Duration = Duration::from_millis(50);
-/// How often some points are looked at, and how many.
+/// How often some points are looked at, how often while that finds what can be forgotten, and how
+/// many: more than ever come in that time.
 const SWEEP_EVERY_MS: u64 = 1_000;
-const SWEEP_COUNT: usize = 256;
+const SWEEP_AGAIN_MS: u64 = 100;
+const SWEEP_COUNT: usize = 512;
 /// After a call that failed.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -205,21 +207,21 @@ impl Worker {
         }
     }
 
-    /// Forgets what is known of retired entities, a little at a time, while there is nothing
-    /// else to do and the store knows it: whoever takes the partition over must not meet them again.
+    /// Forgets what is known of retired entities, a little at a time. The store does so once it
+    /// knows that the group has come past them.
     pub(super) fn sweep(&mut self, index: u32, now: u64) {
         let (store, id, group) = (self.store.clone(), self.partition(index), self.group_name.clone());
         let Some(slot) = self.slots.get_mut(&index) else { return };
-        let is_time = now >= slot.swept_at + SWEEP_EVERY_MS && !slot.is_sweeping;
-        let is_written = !slot.is_committing && !slot.feed.has_news();
-        if !is_time || !slot.is_caught_up || !slot.feed.is_idle() || !is_written {
+        let found = &slot.retired;
+        let every = if found.points.is_empty() { SWEEP_EVERY_MS } else { SWEEP_AGAIN_MS };
+        let has_come_past = found.points.is_empty() || slot.feed.floor() >= found.upto;
+        if slot.is_sweeping || now < slot.swept_at + every || !has_come_past {
             return;
         }
         (slot.swept_at, slot.is_sweeping) = (now, true);
-        let (term, cursor) = (slot.feed.term(), slot.sweep_cursor);
-        let as_of = (term, slot.feed.commits());
+        let (term, found) = (slot.feed.term(), found.clone());
         let sweep = async move {
-            Op::Swept(index, term, store.sweep_points(&id, &group, as_of, cursor, SWEEP_COUNT).await)
+            Op::Swept(index, term, store.sweep_points(&id, &group, term, &found, SWEEP_COUNT).await)
         };
         self.ops.push(sweep.boxed());
     }
@@ -299,7 +301,9 @@ impl Worker {
             Op::Swept(index, term, outcome) if self.is_term(index, term) => {
                 let slot = self.slots.get_mut(&index).expect("its term was compared");
                 slot.is_sweeping = false;
-                slot.sweep_cursor = outcome.unwrap_or(0);
+                if let Ok(Some(found)) = outcome {
+                    slot.retired = found;
+                }
             }
             Op::Released(index, Err(error)) => {
                 debug!(partition = index, %error, "a partition was not given back; its lease runs out");

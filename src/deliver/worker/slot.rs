@@ -10,7 +10,7 @@ use crate::{
         feed::{Feed, Started},
     },
     order::Entity,
-    store::{Point, Read},
+    store::{Point, Read, RetiredPoints},
 };
 
 pub type Confirm = oneshot::Sender<Result<(), Fenced>>;
@@ -40,9 +40,9 @@ pub struct Slot {
     /// The same of the commit that is under way.
     pub started: Vec<Started>,
     pub confirmed: Vec<Confirm>,
-    /// When points were last swept, and where to go on.
+    /// When points were last swept, and what was found to be forgotten.
     pub swept_at: u64,
-    pub sweep_cursor: u64,
+    pub retired: RetiredPoints,
     pub is_sweeping: bool,
     ticked_at: u64,
 }
@@ -72,7 +72,7 @@ impl Slot {
             started: Vec::new(),
             confirmed: Vec::new(),
             swept_at: now,
-            sweep_cursor: 0,
+            retired: RetiredPoints::default(),
             is_sweeping: false,
             ticked_at: now,
         }

@@ -18,8 +18,8 @@ use crate::{
     order::{Entity, Place},
     store::{
         Attendance, Commit, Committed, Floor, Granted, GroupId, GroupStore, Head, KeptEvents, LeaseSeen,
-        Leased, Member, PartitionId, Point, Read, Start, Store, StoreError, StreamId, Streams, Switches,
-        Waiter, Wish,
+        Leased, Member, PartitionId, Point, Read, RetiredPoints, Start, Store, StoreError, StreamId, Streams,
+        Switches, Waiter, Wish,
     },
 };
 
@@ -261,24 +261,32 @@ impl GroupStore for MemoryStore {
         &'a self,
         partition: &'a PartitionId,
         group: &'a str,
-        (term, commits): (u64, u64),
-        _: u64,
+        term: u64,
+        found: &'a RetiredPoints,
         _: usize,
-    ) -> BoxFuture<'a, Result<u64, StoreError>> {
-        let is_retired = |entity: &Entity| {
-            let found = self.partitions.get(partition);
-            found.is_some_and(|found| {
-                let tombs = &found.lanes.memory().tombs;
-                tombs.get(entity).is_some_and(|tombstone| tombstone.closed)
+    ) -> BoxFuture<'a, Result<Option<RetiredPoints>, StoreError>> {
+        let has_lane = |entity: &Entity| {
+            self.partitions.get(partition).is_some_and(|found| {
+                let tombstone = found.lanes.memory().tombs.get(entity);
+                found.lanes.lane(entity).is_some() || tombstone.is_some_and(|tombstone| !tombstone.closed)
             })
         };
+        let upto = self.last_id(partition);
         let mut groups = self.groups();
-        if let Some(part) = groups.parts.get_mut(&(partition.clone(), group.to_owned()))
-            && (part.term, part.count) == (term, commits)
-        {
-            part.resume.retain(|entity, _| !is_retired(entity));
-        }
-        ready(Ok(0)).boxed()
+        let part = groups.parts.get_mut(&(partition.clone(), group.to_owned()));
+        let is_done = |part: &GroupPart| found.points.is_empty() || part.floor >= found.upto;
+        let swept = part.filter(|part| part.term == term && is_done(part)).map(|part| {
+            let is_retired = |entity: &Entity| !has_lane(entity) && !part.held.contains_key(entity);
+            let named = |(entity, point): (&Entity, &Point)| (entity.to_string(), point.to_string());
+            let before = part.resume.len();
+            part.resume.retain(|entity, point| {
+                !is_retired(entity) || !found.points.contains(&named((&*entity, &*point)))
+            });
+            let forgotten = (before - part.resume.len()) as u64;
+            let points = part.resume.iter().filter(|(entity, _)| is_retired(entity)).map(named).collect();
+            RetiredPoints { cursor: 0, upto, points, forgotten }
+        });
+        ready(Ok(swept)).boxed()
     }
 
     fn heads<'a>(

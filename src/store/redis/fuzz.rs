@@ -229,7 +229,8 @@ const REPLIES: [(&str, Made, Read); 32] = [
 #[rustfmt::skip]
 const LENIENT: [(&str, Made, Read); 4] = [
     ("kept", |random| Value::Array(vec![bulk(""), bulk(text(random)), Value::Nil]), |v| group_reply::kept("g", vec![1, 2], v).map(drop)),
-    ("swept_points", |random| Value::Array(counts(random, 1)), |v| group_reply::swept_points(v).map(drop)),
+    ("retired_points", |random| Value::Array([counts(random, 2), vec![bulk(id(random)), bulk(text(random)), bulk("0:1")]].concat()),
+        |v| group_reply::retired_points(v).map(drop)),
     ("last_id", |random| map(vec![("last-generated-id".into(), bulk(id(random)))]), |v| group_reply::last_id(v).map(drop)),
     ("info", info, |v| report::of_info(v).map(|report| drop((report.version_numbers(), report.what_could_be_lost())))),
 ];

@@ -8,7 +8,7 @@ use crate::{
     order::Entity,
     store::{
         Attendance, Committed, Granted, Head, HoldState, KeptEvents, LeaseSeen, Leased, Member, Point,
-        StoreError, StreamId, Switches,
+        RetiredPoints, StoreError, StreamId, Switches,
     },
 };
 
@@ -118,8 +118,16 @@ pub fn granted(value: Value) -> Result<Granted, StoreError> {
 }
 
 /// The reply of `group_sweep`: where to go on.
-pub fn swept_points(value: Value) -> Result<u64, StoreError> {
-    array(value)?.into_iter().next().map_or(Ok(0), number)
+pub fn retired_points(value: Value) -> Result<Option<RetiredPoints>, StoreError> {
+    if value == Value::Nil {
+        return Ok(None);
+    }
+    let mut values = array(value)?.into_iter();
+    let mut next = || values.next().unwrap_or(Value::Okay);
+    let (cursor, forgotten, upto) = (number(next())?, number(next())?, parsed(text(next())?)?);
+    let words = values.map(text).collect::<Result<Vec<_>, _>>()?;
+    let points = words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+    Ok(Some(RetiredPoints { cursor, upto, points, forgotten }))
 }
 
 /// The last id of a stream, of what XINFO STREAM says.

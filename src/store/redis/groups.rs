@@ -12,7 +12,8 @@ use crate::{
     order::Entity,
     store::{
         Attendance, Commit, Committed, Granted, GroupId, GroupKeys, GroupStore, Head, KeptEvents, LeaseSeen,
-        Leased, Member, PartitionId, Point, Read, Start, StoreError, StreamId, Switches, Waiter, Wish,
+        Leased, Member, PartitionId, Point, Read, RetiredPoints, Start, StoreError, StreamId, Switches,
+        Waiter, Wish,
         keys::{PartitionKeys, groups_key, members_key},
     },
 };
@@ -334,17 +335,21 @@ impl GroupStore for RedisStore {
         &'a self,
         partition: &'a PartitionId,
         group: &'a str,
-        (term, commits): (u64, u64),
-        cursor: u64,
+        term: u64,
+        found: &'a RetiredPoints,
         count: usize,
-    ) -> BoxFuture<'a, Result<u64, StoreError>> {
+    ) -> BoxFuture<'a, Result<Option<RetiredPoints>, StoreError>> {
         async move {
             let (keys, of_partition) = (GroupKeys::new(partition, group), PartitionKeys::new(partition));
-            let mut of_script: Vec<&str> = vec![&keys.lease, &keys.resume];
+            let mut of_script: Vec<&str> = vec![&keys.groups, &keys.lease, &keys.resume, &keys.held];
+            of_script.extend([of_partition.lanes.as_str(), of_partition.events.as_str()]);
             of_script.extend(of_partition.tombs.iter().map(String::as_str));
-            let mut call = GROUP_SWEEP.call(&of_script, 4, 0);
-            call.arg(term).arg(commits).arg(cursor).arg(count);
-            group_reply::swept_points(self.link.run(&GROUP_SWEEP, call).await?)
+            let mut call = GROUP_SWEEP.call(&of_script, 5 + 2 * found.points.len(), 0);
+            call.arg(group).arg(term).arg(found.cursor).arg(count).arg(found.upto.to_string());
+            for (entity, point) in &found.points {
+                call.arg(entity).arg(point);
+            }
+            group_reply::retired_points(self.link.run(&GROUP_SWEEP, call).await?)
         }
         .boxed()
     }

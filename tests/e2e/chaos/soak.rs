@@ -2,7 +2,8 @@
 //!
 //! The world of the other runs, at half of what the machine can take, with a fault every few
 //! seconds. One sidecar and one worker suffer everything except their own end: what they have in
-//! memory must not grow. `make soak` runs it; `make test` for some seconds, without that demand.
+//! memory must not grow, nor must what is kept in Redis, by number: its memory rises and falls with
+//! its restarts. `make soak` runs it; `make test` for some seconds, without that demand.
 
 use std::{
     collections::BTreeMap,
@@ -47,6 +48,9 @@ const WARM_UP: Duration = Duration::from_secs(600);
 /// How much more one of them may have at the end of the run, going by the line through all samples after
 /// the first minutes.
 const GROWTH_MAX_KB: f64 = 2_048.0;
+/// The same of what is kept in Redis: a part of what there was after the first minutes, and some.
+const KEPT_GROWTH_MAX: f64 = 0.25;
+const KEPT_GROWTH_MIN: f64 = 10_000.0;
 /// Fewer samples say nothing about a line.
 const SAMPLES_MIN: usize = 30;
 
@@ -67,7 +71,7 @@ impl Lengths {
     }
 }
 
-/// Memory of one process over time.
+/// Memory of one process over time, in KB, or how much there is of something.
 #[derive(Default)]
 struct Memory(Vec<(Duration, u64)>);
 
@@ -91,6 +95,11 @@ impl Memory {
         Some(over / under)
     }
 
+    /// By how much it rises in so long, after `from`.
+    fn growth(&self, from: Duration, until: Duration) -> f64 {
+        self.slope(from).unwrap_or(0.0) * until.saturating_sub(from).as_secs_f64() / 60.0
+    }
+
     fn at(&self, from: Duration) -> Option<u64> {
         self.0.iter().find(|(at, _)| *at >= from).map(|(_, kb)| *kb)
     }
@@ -98,8 +107,8 @@ impl Memory {
 
 impl fmt::Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = |kb: Option<u64>| kb.map_or("-".to_owned(), |kb| format!("{kb} KB"));
-        let slope = self.slope(WARM_UP).map_or("-".to_owned(), |slope| format!("{slope:.1} KB/min"));
+        let shown = |much: Option<u64>| much.map_or("-".to_owned(), |much| much.to_string());
+        let slope = self.slope(WARM_UP).map_or("-".to_owned(), |slope| format!("{slope:.1}/min"));
         let (first, last) = (self.at(Duration::ZERO), self.0.last().map(|(_, kb)| *kb));
         let most = self.0.iter().map(|(_, kb)| *kb).max();
         let columns = [shown(first), shown(self.at(WARM_UP)), shown(last), shown(most), slope];
@@ -125,12 +134,43 @@ fn sample(world: &World, memories: &mut Memories, began: Instant) {
     }
 }
 
+/// Counts what is kept in Redis, by the kind of its key, unless a fault is in the way.
+async fn count(url: &str, kept: &mut Memories, began: Instant) -> redis::RedisResult<()> {
+    let mut connection = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query_async(&mut connection).await?;
+    let mut counted = BTreeMap::<String, u64>::new();
+    for key in keys {
+        let kind: String = redis::cmd("TYPE").arg(&key).query_async(&mut connection).await?;
+        let length = match kind.as_str() {
+            "hash" => "HLEN",
+            "zset" => "ZCARD",
+            _ => continue,
+        };
+        let name = key.split(':').nth(2).unwrap_or_default().to_owned();
+        let much: u64 = redis::cmd(length).arg(&key).query_async(&mut connection).await?;
+        *counted.entry(name).or_default() += much;
+    }
+    for (name, much) in counted {
+        kept.entry(name).or_default().0.push((began.elapsed(), much));
+    }
+    Ok(())
+}
+
 /// Waits, with samples when they are due and windows judged when they are ripe.
-async fn pass(world: &World, memories: &mut Memories, began: Instant, until: Instant, next: &mut Instant) {
+async fn pass(
+    world: &World,
+    seen: &mut (Memories, Memories),
+    began: Instant,
+    until: Instant,
+    next: &mut Instant,
+) {
+    let (memories, kept) = seen;
     loop {
         if Instant::now() >= *next {
             *next += SAMPLE_EVERY;
             sample(world, memories, began);
+            let url = world.redis.url();
+            let _ = tokio::time::timeout(SAMPLE_EVERY / 2, count(&url, kept, began)).await;
             world.ledger.judge_old(&rules(true), SETTLE, STUCK);
         }
         let wake = until.min(*next);
@@ -168,7 +208,7 @@ async fn soak_under_load_and_trouble_nothing_is_lost_and_nobody_grows() {
     println!("seed {seed}: at most {most:.0} events a second are handled, so {:.0} from now on", most / 2.0);
 
     let spared = world.spared();
-    let (mut memories, began) = (Memories::new(), Instant::now());
+    let (mut seen, began) = (<(Memories, Memories)>::default(), Instant::now());
     let (mut faults, mut next_sample) = (BTreeMap::<Fault, u64>::new(), began);
     let sent_before = ledger.tally().sent;
     while began.elapsed() < lengths.run {
@@ -176,7 +216,7 @@ async fn soak_under_load_and_trouble_nothing_is_lost_and_nobody_grows() {
         let (fault, _, _) = *random.pick(&KINDS);
         world.strike(fault, &mut random).await;
         *faults.entry(fault).or_default() += 1;
-        pass(&world, &mut memories, began, until, &mut next_sample).await;
+        pass(&world, &mut seen, began, until, &mut next_sample).await;
         let tally = ledger.tally();
         assert!(
             tally.wrongs.is_empty(),
@@ -212,17 +252,25 @@ async fn soak_under_load_and_trouble_nothing_is_lost_and_nobody_grows() {
     println!("{} replies cut, {} workers ended by themselves", world.replies_cut(), world.supervised);
     println!("wrong: {:?}, of {} that were judged", tally.wrongs, tally.judged);
     let heads = ["at first", "after 10 min", "at the end", "at most", "line"];
-    println!("{:<12}{}", "memory", heads.map(|head| format!("{head:>15}")).concat());
-    for (name, memory) in &memories {
-        println!("{name:<12}{memory}");
+    let (memories, kept) = seen;
+    for (what, memories) in [("memory in KB", &memories), ("kept in Redis", &kept)] {
+        println!("{what:<14}{}", heads.map(|head| format!("{head:>15}")).concat());
+        for (name, memory) in memories {
+            println!("{name:<14}{memory}");
+        }
     }
     assert!(tally.wrongs.is_empty(), "{:#?}", tally.examples);
     assert_eq!(tally.judged, tally.sent);
     assert_eq!(spared, last_spared, "the first sidecar and the first worker lived through all of it");
     for name in ["sidecar 0", "worker 0"] {
-        let growth =
-            memories[name].slope(WARM_UP).unwrap_or(0.0) * took.saturating_sub(WARM_UP).as_secs_f64() / 60.0;
+        let growth = memories[name].growth(WARM_UP, took);
         assert!(growth <= GROWTH_MAX_KB, "{name} grows by {growth:.0} KB in {took:?}");
+    }
+    assert!(kept.contains_key("resume") && kept.contains_key("lanes"), "{:?}", kept.keys());
+    for (name, much) in &kept {
+        let growth = much.growth(WARM_UP, took);
+        let may_grow = KEPT_GROWTH_MIN.max(KEPT_GROWTH_MAX * much.at(WARM_UP).unwrap_or(0) as f64);
+        assert!(growth <= may_grow, "{growth:.0} more of {name} are kept in Redis in {took:?}");
     }
 }
 
