@@ -280,7 +280,7 @@ impl GroupStore for MemoryStore {
             let named = |(entity, point): (&Entity, &Point)| (entity.to_string(), point.to_string());
             let before = part.resume.len();
             part.resume.retain(|entity, point| {
-                !is_retired(entity) || !found.points.contains(&named((&*entity, &*point)))
+                !is_retired(entity) || !found.points.contains(&named((entity, &*point)))
             });
             let forgotten = (before - part.resume.len()) as u64;
             let points = part.resume.iter().filter(|(entity, _)| is_retired(entity)).map(named).collect();
