@@ -166,3 +166,20 @@ async fn a_retired_entity_is_remembered_and_then_forgotten() {
         assert!(std::time::Instant::now() < end, "it is never forgotten");
     }
 }
+
+/// Its end is a time of Redis's clock: whoever had it may be long gone when that is set back.
+#[tokio::test]
+async fn the_right_to_look_does_not_outlast_a_clock_that_is_set_back() {
+    let redis = redis_server(&[]);
+    let store = redis_store(&redis.url());
+    let mut direct = direct(&redis.url()).await;
+    assert!(store.lead_reconciler("one", 60_000).await.unwrap());
+    assert!(!store.lead_reconciler("other", 60_000).await.unwrap(), "one of them at a time");
+    let keys: Vec<String> = direct.keys("*").await.unwrap();
+    let [key] = &keys[..] else { panic!("{keys:?}") };
+    let _: () = direct.pexpire(key, 3_600_000).await.unwrap();
+    assert!(store.lead_reconciler("other", 60_000).await.unwrap(), "it was never given for an hour");
+    assert!(!store.lead_reconciler("one", 60_000).await.unwrap());
+    let _: () = direct.persist(key).await.unwrap();
+    assert!(store.lead_reconciler("one", 60_000).await.unwrap(), "nor for ever");
+}

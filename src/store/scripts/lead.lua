@@ -4,7 +4,9 @@
 -- KEYS  1 reconciler
 -- ARGV  1 owner  2 milliseconds
 -- Reply 1 if it is the caller's now, else 0
-local owner = redis.call('GET', KEYS[1])
-if owner and owner ~= ARGV[1] then return 0 end
+local owner, left = redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1])
+-- One that lasts longer than it was given, or for ever, is of before the clock was set back.
+local lasts = left >= 0 and left <= tonumber(ARGV[2])
+if owner and owner ~= ARGV[1] and lasts then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 1
