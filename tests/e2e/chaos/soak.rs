@@ -31,9 +31,10 @@ use crate::{
     support::{Random, number_from_env},
 };
 
-/// Small streams, and lanes that are retired soon: what is in Redis must come to a level within the run.
+/// Small streams, and lanes that are retired soon and looked for often: what is in Redis must come to a
+/// level within the first minutes.
 /// A missing event is waited for longer than any fault lasts.
-const CONFIG: &str = "[topics.jobs]\npartitions = 8\nretain_entries = 20000\nterminal_wait_ms = 120000\n\
+const CONFIG: &str = "[fleet]\nreconcile_interval_ms = 10000\n[topics.jobs]\npartitions = 8\nretain_entries = 20000\nterminal_wait_ms = 120000\n\
                       retire_after_ms = 60000\nstuck_after_ms = 60000\nparked_age_max_ms = 300000\n\
                       remember_for_ms = 300000\n";
 const PLAN: Plan =
