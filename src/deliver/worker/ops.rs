@@ -51,8 +51,7 @@ const LOOK: Duration = Duration::from_millis(1);
 const AHEAD_EVERY_MS: u64 = 100;
 /// Between two attempts to commit.
 const COMMIT_AGAIN: Duration = Duration::from_millis(50);
-/// How often some points are looked at, how often while that finds what can be forgotten, and how
-/// many: more than ever come in that time.
+/// How often some points are looked at, how often while that finds what can be forgotten, and how many.
 const SWEEP_EVERY_MS: u64 = 1_000;
 const SWEEP_AGAIN_MS: u64 = 100;
 const SWEEP_COUNT: usize = 512;

@@ -9,13 +9,5 @@ redis.call('HSETNX', KEYS[3], 'term', '0')
 for _, field in ipairs({ 'owner', 'running', 'loose' }) do redis.call('HSETNX', KEYS[3], field, '') end
 for _, field in ipairs({ 'count', 'asked' }) do redis.call('HSETNX', KEYS[3], field, '0') end
 local floor = ARGV[2]
-if floor == '$' then
-  floor = '0-0'
-  if redis.call('EXISTS', KEYS[1]) == 1 then
-    local about = redis.call('XINFO', 'STREAM', KEYS[1])
-    for i = 1, #about, 2 do
-      if about[i] == 'last-generated-id' then floor = about[i + 1] end
-    end
-  end
-end
+if floor == '$' then floor = last_id(KEYS[1]) end
 return redis.call('HSETNX', KEYS[2], ARGV[1], floor)

@@ -39,15 +39,8 @@ for i = 6, #ARGV, 2 do
 end
 if #gone > 0 then redis.call('HDEL', KEYS[3], unpack(gone)) end
 
-local last = '0-0'
-if redis.call('EXISTS', KEYS[6]) == 1 then
-  local stream = redis.call('XINFO', 'STREAM', KEYS[6])
-  for i = 1, #stream, 2 do
-    if stream[i] == 'last-generated-id' then last = stream[i + 1] end
-  end
-end
 local scanned = redis.call('HSCAN', KEYS[3], ARGV[3], 'COUNT', ARGV[4])
-local reply = { scanned[1], #gone, last }
+local reply = { scanned[1], #gone, last_id(KEYS[6]) }
 for i = 1, #scanned[2], 2 do
   if is_retired(scanned[2][i]) then
     reply[#reply + 1] = scanned[2][i]
