@@ -125,7 +125,7 @@ impl ConsumerOptions {
             held_max: self.held_max,
             crashes_max: self.crashes_max,
             handler_max_ms: ms(self.handler_max),
-            idle_max: 2 * self.window_entries,
+            idle_max: (self.window_entries / 4).max(1),
         }
     }
 

@@ -79,4 +79,10 @@ impl<P: Payload> Partition<P> {
         }
         is_idle
     }
+
+    /// Gives back what is kept for more lanes than these.
+    pub fn shrink_to(&mut self, lanes: usize) {
+        self.lanes.shrink_to(lanes);
+        self.due.shrink_to(lanes);
+    }
 }

@@ -101,5 +101,8 @@ impl Feed {
                 self.lines.remove(&entity);
             }
         }
+        // What a burst has made of the tables is given back.
+        self.lines.shrink_to(2 * self.limits.idle_max);
+        self.lanes.shrink_to(2 * self.limits.idle_max);
     }
 }

@@ -212,6 +212,19 @@ fn there_is_no_room_when_the_window_is_full_and_room_again_when_it_is_not() {
 }
 
 #[test]
+fn entities_that_went_by_leave_no_more_behind_than_a_few() {
+    let mut feed = feed();
+    for round in 0..50 {
+        take(&mut feed, (1..=100).map(|n| strict(100 * round + n, &format!("job-{round}-{n}"), 0)).collect());
+        feed.start(100, 0).iter().for_each(|one| assert!(feed.answer(one.tag, Answer::Ack, 0)));
+        feed.commit();
+        feed.committed(0, 0, 0, false);
+    }
+    assert!(feed.lines.len() <= feed.limits.idle_max, "{}", feed.lines.len());
+    assert!(feed.lines.capacity() < 100, "{}: a burst's table is given back", feed.lines.capacity());
+}
+
+#[test]
 fn a_late_event_that_is_in_line_is_still_missing_for_the_point() {
     let mut feed = feed();
     take(&mut feed, vec![strict(1, "a", 0), strict(2, "a", 3)]);
