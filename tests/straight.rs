@@ -131,6 +131,64 @@ async fn what_is_not_in_order_is_barred_and_decided_by_the_rules() {
     }
 }
 
+/// Events of all but one entity, which seem to be in their turn, and one that does not.
+fn mixed_batch(sequence: u64, odd: u64, odd_sequence: u64) -> Batch {
+    let mut arrived: Vec<(Offer, ())> =
+        batch(sequence).into_offers().into_iter().map(|offer| (offer, ())).collect();
+    let odd_batch = batch(odd_sequence).into_offers();
+    arrived[odd as usize] = (odd_batch[odd as usize].clone(), ());
+    let name = format!("job-{odd}");
+    Batch::form_by(arrived, |lane| lane[0].entity.as_str() != name).0
+}
+
+#[tokio::test]
+async fn one_that_is_not_in_its_turn_does_not_keep_the_others_from_going_straight() {
+    let redis = redis_server(&[]);
+    let store = store_that_goes(Straight::WhenCalm, &redis.url());
+    store.open(&topic(Layout::Entry)).await.unwrap();
+    for sequence in 0..9 {
+        admit(&store, sequence).await;
+    }
+    // The script that decides about it is not there: the others are not disturbed.
+    let mut direct = direct(&redis.url()).await;
+    let _: () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut direct).await.unwrap();
+    let parked = store.admit(&partition(), &mixed_batch(9, 4, 10)).await.unwrap();
+    let (verdicts, ids): (Vec<_>, Vec<_>) =
+        parked.decisions.iter().map(|decision| (decision.verdict, decision.id)).unzip();
+    let nine = Verdict::Released { sequence: Sequence::new(9).unwrap() };
+    assert_eq!(verdicts[..9], [nine; 9], "the odd one is decided last");
+    assert_eq!((verdicts[9], ids[9]), (Verdict::Parked { depth: 1 }, None));
+    assert!(ids[..9].is_sorted() && ids[..9].iter().all(Option::is_some));
+    assert_eq!(parked.path, Path::Mixed);
+
+    // It fills its gap while the others go on, and what was parked follows it.
+    let filled = store.admit(&partition(), &mixed_batch(10, 4, 9)).await.unwrap();
+    assert_eq!((filled.path, filled.drained), (Path::Mixed, 1));
+    assert_eq!(filled.decisions[9].verdict, nine);
+    let (entries, lanes) = left(&redis.url()).await;
+    assert_eq!(entries.len(), 11 * EVENTS as usize);
+    assert!(lanes.iter().all(|(entity, state)| entity.is_empty() || state == "3:11"), "{lanes:?}");
+}
+
+/// Then the transaction does nothing at all, and the script decides about both.
+#[tokio::test]
+async fn whoever_is_not_in_turn_against_expectation_bars_the_others_behind_as_well() {
+    let redis = redis_server(&[]);
+    let store = store_that_goes(Straight::WhenCalm, &redis.url());
+    store.open(&topic(Layout::Entry)).await.unwrap();
+    for sequence in 0..9 {
+        admit(&store, sequence).await;
+    }
+    // Everybody but the odd one is ahead of its turn; the odd one is in its turn.
+    let barred = store.admit(&partition(), &mixed_batch(10, 4, 9)).await.unwrap();
+    assert_eq!(barred.path, Path::Barred);
+    let (entries, _) = left(&redis.url()).await;
+    assert_eq!(entries.len(), 9 * EVENTS as usize + 1, "the odd one is there once");
+    assert_eq!(barred.decisions[9].verdict, Verdict::Released { sequence: Sequence::new(9).unwrap() });
+    let parked = |verdict| verdict == Verdict::Parked { depth: 1 };
+    assert!(barred.decisions[..9].iter().all(|decision| parked(decision.verdict)));
+}
+
 /// An entity that was retired begins again, as far as its events show. Its tombstone knows better.
 #[tokio::test]
 async fn what_was_retired_is_not_taken_for_new() {

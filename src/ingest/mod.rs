@@ -11,6 +11,7 @@
 //! Nothing here knows gRPC, and time, store and randomness are handed in.
 
 mod elapse;
+mod hints;
 mod in_flight;
 mod live;
 mod outcome;
@@ -119,7 +120,8 @@ impl Ingest {
                 // Unbounded by itself; bounded by InFlight, which every submission holds.
                 let (sender, queue) = mpsc::unbounded_channel();
                 let jitter = Random::from_seed(random.draw());
-                let owner = Owner::new(id.clone(), options.clone(), ports.clone(), metrics.clone(), jitter);
+                let (first, metrics) = (spec.policy.first, metrics.clone());
+                let owner = Owner::new(id.clone(), first, options.clone(), ports.clone(), metrics, jitter);
                 tasks.spawn(owner.run(queue, closed.clone()));
                 partitions.push((id, sender));
             }

@@ -12,10 +12,10 @@ use std::{
 use tokio::sync::{mpsc, watch};
 use tracing::{error, info, warn};
 
-use super::{Options, Ports, outcome::Outcome, request::Ticket};
+use super::{Options, Ports, hints::Hints, outcome::Outcome, request::Ticket};
 use crate::{
     metrics::TopicMetrics,
-    order::{Entity, Position, Verdict},
+    order::{Entity, Position, Sequence, Verdict},
     random::Random,
     store::{Admitted, Batch, Offer, PartitionId, StoreError},
 };
@@ -44,6 +44,7 @@ pub(super) struct Owner {
     waiting: VecDeque<Submission>,
     /// Waiting events per entity, of topics whose lanes assign sequences.
     assigned: HashMap<Entity, usize>,
+    hints: Hints,
     /// The last call ran out of room, or there was none yet.
     more: bool,
     store_answers: bool,
@@ -52,13 +53,24 @@ pub(super) struct Owner {
 impl Owner {
     pub fn new(
         id: PartitionId,
+        first: Sequence,
         options: Options,
         ports: Ports,
         metrics: Arc<TopicMetrics>,
         random: Random,
     ) -> Self {
-        let (waiting, assigned) = (VecDeque::new(), HashMap::new());
-        Owner { id, options, ports, metrics, random, waiting, assigned, more: true, store_answers: true }
+        Owner {
+            id,
+            options,
+            ports,
+            metrics,
+            random,
+            waiting: VecDeque::new(),
+            assigned: HashMap::new(),
+            hints: Hints::new(first),
+            more: true,
+            store_answers: true,
+        }
     }
 
     pub async fn run(
@@ -129,6 +141,7 @@ impl Owner {
                         undecided.push(Submission { offer, ticket, received });
                         continue;
                     }
+                    self.hints.learn(&offer, decision.verdict);
                     let depth = if let Verdict::Parked { depth } = decision.verdict { depth } else { 0 };
                     self.metrics.lane_depth.observe(depth as f64);
                     self.metrics.publish_seconds.observe(now.saturating_sub(received).as_secs_f64());
@@ -187,7 +200,7 @@ impl Owner {
             events += 1;
         }
         let taken = self.waiting.drain(..events).map(|s| (s.offer, (s.ticket, s.received)));
-        Batch::form(taken.collect())
+        Batch::form_by(taken.collect(), |lane| self.hints.expect(lane))
     }
 
     /// Offers a batch until the store answers, or for as long as its oldest event may

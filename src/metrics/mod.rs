@@ -224,7 +224,7 @@ impl Metrics {
         );
         r.register_with_unit(
             "store_call",
-            "One call that admits a batch, by its path: straight, fast, barred, slow",
+            "One call that admits a batch, by its path: straight, mixed, fast, barred, slow",
             Unit::Seconds,
             self.store_call_seconds.clone(),
         );

@@ -112,6 +112,11 @@ impl PartitionKeys {
         single.into_iter().chain(&self.opened).chain(&self.tombs).map(String::as_str).collect()
     }
 
+    /// Those that `admit` takes, in its order.
+    pub fn of_admit(&self) -> Vec<&str> {
+        self.of_rules().into_iter().chain([self.barred.as_str()]).collect()
+    }
+
     /// Those that `straight.lua` takes, in its order.
     pub fn of_straight(&self) -> Vec<&str> {
         let single = [&self.events, &self.lanes, &self.meta];

@@ -22,7 +22,7 @@ mod trim;
 use futures_util::{future::BoxFuture, stream::BoxStream};
 
 pub use self::{
-    batch::{Batch, LaneOffers, Offer},
+    batch::{Batch, LaneOffers, Offer, lanes},
     group::{
         Attendance, Commit, Committed, Granted, GroupId, GroupMeasure, GroupStore, Head, HeadChange,
         HoldState, KeptEvents, LeaseSeen, Leased, Member, REASON_BYTES_MAX, Read, Running, Start, Streams,
@@ -220,6 +220,17 @@ pub struct Admitted {
     pub notes: Vec<Note>,
 }
 
+impl Admitted {
+    /// The same of the events behind these.
+    fn join(&mut self, behind: Admitted) {
+        self.decisions.extend(behind.decisions);
+        self.more |= behind.more;
+        self.drained += behind.drained;
+        self.after_terminal += behind.after_terminal;
+        self.notes.extend(behind.notes);
+    }
+}
+
 /// What time did to a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Elapsed {
@@ -351,6 +362,8 @@ pub struct Decision {
 pub enum Path {
     /// All in order, and appended by plain XADDs: by comparing strings before them.
     Straight,
+    /// Those that seemed to be in order as if they had been alone, the others by the rules.
+    Mixed,
     /// All in order: by comparing strings.
     Fast,
     /// By the rules, after plain XADDs were barred because something was not in order.
@@ -360,11 +373,12 @@ pub enum Path {
 }
 
 impl Path {
-    pub const ALL: [Path; 4] = [Path::Straight, Path::Fast, Path::Barred, Path::Slow];
+    pub const ALL: [Path; 5] = [Path::Straight, Path::Mixed, Path::Fast, Path::Barred, Path::Slow];
 
     pub fn name(self) -> &'static str {
         match self {
             Path::Straight => "straight",
+            Path::Mixed => "mixed",
             Path::Fast => "fast",
             Path::Barred => "barred",
             Path::Slow => "slow",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use seriatim::{
     order::{Full, LaneState, Mode, Note, Order, Verdict},
-    store::{Entry, Layout, Numbering, TopicSpec},
+    store::{Admitted, Decision, Entry, Layout, Numbering, Path, TopicSpec},
 };
 
 use super::pair::Seen;
@@ -23,7 +23,7 @@ pub struct Coverage {
 const SEEN_MIN: u64 = 100;
 
 /// What must be seen.
-const WANTED: [&str; 70] = [
+const WANTED: [&str; 74] = [
     "verdict RELEASED",
     "verdict PARKED",
     "verdict PASSED",
@@ -75,6 +75,10 @@ const WANTED: [&str; 70] = [
     "path barred",
     "path fast",
     "path straight",
+    "path mixed",
+    "path mixed, parked",
+    "path mixed, drained",
+    "path mixed, more",
     "lane degraded",
     "lane shadow",
     "lane retired",
@@ -108,6 +112,7 @@ impl Coverage {
         self.count_layout(topic, seen);
         if let Some(admitted) = &seen.admitted {
             self.count(format!("path {}", admitted.path.name()));
+            self.count_mixed(admitted);
             for (decision, lane) in admitted.decisions.iter().zip(before) {
                 let (verdict, state) = (verdict(decision.verdict), state(lane.as_ref(), decision.verdict));
                 self.count(format!("verdict {verdict}"));
@@ -147,6 +152,19 @@ impl Coverage {
         {
             if count > 0 {
                 self.count(format!("sweep {what}"));
+            }
+        }
+    }
+
+    fn count_mixed(&mut self, admitted: &Admitted) {
+        let is_parked = |decision: &Decision| matches!(decision.verdict, Verdict::Parked { .. });
+        for (what, happened) in [
+            ("parked", admitted.decisions.iter().any(is_parked)),
+            ("drained", admitted.drained > 0),
+            ("more", admitted.more),
+        ] {
+            if happened && admitted.path == Path::Mixed {
+                self.count(format!("path mixed, {what}"));
             }
         }
     }

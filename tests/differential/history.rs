@@ -1,7 +1,7 @@
 //! Random histories: what several producers, clocks and operators might do, right and
 //! wrong.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use seriatim::{
     order::{
@@ -35,6 +35,8 @@ pub struct History {
 enum Kind {
     /// Nearly everything in order, so that the fast path is taken.
     Calm,
+    /// Most of it in order, so that this goes straight, and the rest ahead of its turn.
+    Brisk,
     /// Everything that can happen to a gap.
     Troubled,
     /// Lanes grow old, are retired and come back.
@@ -56,8 +58,9 @@ impl History {
             entities,
             ids: 0,
             kind: match random.below(100) {
-                0..=29 => Kind::Calm,
-                30..=84 => Kind::Troubled,
+                0..=17 => Kind::Calm,
+                18..=39 => Kind::Brisk,
+                40..=84 => Kind::Troubled,
                 _ => Kind::Old,
             },
             straight: *random.pick(&[Straight::Never, Straight::Always]),
@@ -65,6 +68,11 @@ impl History {
         if history.is_calm() {
             history.topic.policy.ordering = Ordering::Enforce;
             history.topic.policy.lifecycle = None;
+        }
+        if history.kind == Kind::Brisk {
+            (history.straight, history.topic.layout) = (Straight::Always, Layout::Entry);
+            history.topic.policy.breaker.skips = 0;
+            history.topic.policy.append_max = random.within(3, 8);
         }
         let enforced = history.topic.policy.ordering == Ordering::Enforce;
         if numbering == Numbering::Producer && enforced && !history.is_calm() {
@@ -97,16 +105,16 @@ impl History {
             (Kind::Troubled, 170..=177) | (Kind::Old, 400..=409) => {
                 Call::Policy(Box::new(self.change_policy(random)))
             }
-            (Kind::Troubled, 178..=182) | (Kind::Old, 410..=439) | (Kind::Calm, 0..=4) => {
+            (Kind::Troubled, 178..=182) | (Kind::Old, 410..=439) | (Kind::Calm | Kind::Brisk, 0..=4) => {
                 Call::Announce { entity, within_ms: random.within(1, 2_000) }
             }
-            (Kind::Troubled, 183..=232) | (Kind::Old, 500..=529) | (Kind::Calm, 20..=39) => {
+            (Kind::Troubled, 183..=232) | (Kind::Old, 500..=529) | (Kind::Calm | Kind::Brisk, 20..=39) => {
                 Call::Trim { count: random.within(1, 60) as usize }
             }
-            (Kind::Calm, 40..=59) => Call::Elapse { lanes_max: 5 },
+            (Kind::Calm | Kind::Brisk, 40..=59) => Call::Elapse { lanes_max: 5 },
             (Kind::Old, 440..=499) => Call::Elapse { lanes_max: 5 },
-            (Kind::Calm, 5..=19) => Call::Sweep,
-            (Kind::Calm | Kind::Troubled | Kind::Old, _) => {
+            (Kind::Calm | Kind::Brisk, 5..=19) => Call::Sweep,
+            (Kind::Calm | Kind::Brisk | Kind::Troubled | Kind::Old, _) => {
                 Call::Admit(self.next_batch(random, memory, partition).await)
             }
         };
@@ -114,7 +122,7 @@ impl History {
     }
 
     fn is_calm(&self) -> bool {
-        self.kind == Kind::Calm
+        matches!(self.kind, Kind::Calm | Kind::Brisk)
     }
 
     /// The entity's gap, or nearly.
@@ -161,22 +169,38 @@ impl History {
         memory: &MemoryStore,
         partition: &PartitionId,
     ) -> Batch {
-        let size = if random.percent(3) { 0 } else { random.within(1, 6) };
+        let size = match self.kind {
+            Kind::Brisk => random.within(3, 8),
+            _ if random.percent(3) => 0,
+            Kind::Calm | Kind::Troubled | Kind::Old => random.within(1, 6),
+        };
         let mut arrived = Vec::new();
-        let mut following = HashMap::new();
+        let (mut following, mut unlikely) = (HashMap::new(), HashSet::new());
         for _ in 0..size {
             let at = random.below(self.entities.len() as u64) as usize;
             let sequence = match following.get(&at) {
                 Some(sequence) if self.is_calm() || random.percent(40) => *sequence,
                 _ => {
                     let lane = memory.resume(partition, &self.entities[at]).await.unwrap();
-                    self.sequence(random, lane.as_ref())
+                    let sequence = self.sequence(random, lane.as_ref());
+                    // Whoever is taken to be in turn comes first, mostly rightly.
+                    if self.is_in_turn(sequence, lane) == random.percent(3) {
+                        unlikely.insert(self.entities[at].clone());
+                    }
+                    sequence
                 }
             };
             following.insert(at, sequence + 1);
             arrived.push((self.offer(random, at, sequence), ()));
         }
-        Batch::form(arrived).0
+        Batch::form_by(arrived, |lane| !unlikely.contains(&lane[0].entity)).0
+    }
+
+    /// Is it next, in a lane of which there is nothing else to be said?
+    fn is_in_turn(&self, sequence: u64, lane: Option<LaneState>) -> bool {
+        let first = self.topic.policy.first;
+        let next = lane.as_ref().map_or(first, |lane| lane.next);
+        sequence == next.get() && lane.is_none_or(|lane| lane == LaneState::healthy(lane.epoch, lane.next))
     }
 
     /// Mostly the one whose turn it is; else ahead, behind or far out.
@@ -191,7 +215,12 @@ impl History {
             let range = random.pick(&ranges);
             random.within(range.first.get(), range.last.get())
         };
-        if self.is_calm() && random.percent(99) {
+        let in_turn = match self.kind {
+            Kind::Calm => 99,
+            Kind::Brisk => 75,
+            Kind::Troubled | Kind::Old => 0,
+        };
+        if random.percent(in_turn) {
             return next;
         }
         let sequence = match (random.below(100), lane) {

@@ -38,8 +38,7 @@ fn a_batch_is_formed() {
 fn a_batch_becomes_a_script_call() {
     let (batch, opened) = (Batch::form(offers()).0, opened(Layout::Entry));
     is_still("store::redis::cost::a_batch_becomes_a_script_call", 274_000, || {
-        encode::admit(&opened.keys, &opened.header, &opened.channel, &batch, &opened.topic)
-            .get_packed_command()
+        encode::admit(&opened, batch.offers(), 0).get_packed_command()
     });
 }
 
@@ -47,8 +46,8 @@ fn a_batch_becomes_a_script_call() {
 fn a_batch_becomes_a_transaction_of_many_entries() {
     let (batch, opened) = (Batch::form(offers()).0, opened(Layout::Entry));
     is_still("store::redis::cost::a_batch_becomes_a_transaction_of_many_entries", 594_000, || {
-        let transaction = straight::transaction(Straight::Always, &opened, &batch);
-        transaction.expect("it is in order").commands.get_packed_pipeline()
+        let straightened = straight::straighten(Straight::Always, &opened, &batch);
+        straightened.expect("it is in order").transaction.commands.get_packed_pipeline()
     });
 }
 
@@ -56,8 +55,8 @@ fn a_batch_becomes_a_transaction_of_many_entries() {
 fn a_batch_becomes_a_transaction_of_one_entry() {
     let (batch, opened) = (Batch::form(offers()).0, opened(Layout::Batch));
     is_still("store::redis::cost::a_batch_becomes_a_transaction_of_one_entry", 295_000, || {
-        let transaction = straight::transaction(Straight::Always, &opened, &batch);
-        transaction.expect("it is in order").commands.get_packed_pipeline()
+        let straightened = straight::straighten(Straight::Always, &opened, &batch);
+        straightened.expect("it is in order").transaction.commands.get_packed_pipeline()
     });
 }
 
@@ -67,6 +66,6 @@ fn ids_become_decisions() {
     let ids: Vec<Value> =
         (0..EVENTS).map(|n| Value::BulkString(format!("1794927602461-{n}").into_bytes())).collect();
     is_still("store::redis::cost::ids_become_decisions", 80_000, || {
-        reply::released(ids.clone(), &batch, Layout::Entry, Path::Straight).expect("they are ids")
+        reply::released(ids.clone(), batch.offers(), Layout::Entry, Path::Straight).expect("they are ids")
     });
 }

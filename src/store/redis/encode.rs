@@ -5,25 +5,26 @@ use std::fmt::Write;
 
 use ::redis::Cmd;
 
-use super::script;
+use super::{Opened, script};
 use crate::{
     order::{Mode, Policy, Position},
     store::{
-        Batch, LaneOffers, Layout, Offer, TopicSpec,
+        LaneOffers, Layout, Offer,
         field::{self, push_number},
-        keys::PartitionKeys,
+        lanes,
     },
 };
 
 /// No lane's state: sends a batch down the slow path.
 const UNPREDICTABLE: &str = "!";
 
-pub fn admit(keys: &PartitionKeys, header: &str, channel: &str, batch: &Batch, topic: &TopicSpec) -> Cmd {
-    let columns = Columns::of(batch, &topic.policy);
-    let offers = batch.offers();
+/// A call for these events, behind so many that the same transaction appends.
+pub fn admit(opened: &Opened, offers: &[Offer], written: usize) -> Cmd {
+    let Opened { keys, header, channel, topic, .. } = opened;
+    let columns = Columns::of(offers, written, &topic.policy);
     let script = script::admit(topic.layout);
-    let mut call = script.call(&keys.of_rules(), 6 + columns.args() + 7 * offers.len(), batch_bytes(batch));
-    call.arg(header).arg(channel).arg(columns.lanes).arg(offers.len()).arg(columns.firsts);
+    let mut call = script.call(&keys.of_admit(), 7 + columns.args() + 7 * offers.len(), bytes_of(offers));
+    call.arg(header).arg(channel).arg(columns.lanes).arg(offers.len()).arg(columns.firsts).arg(written);
     columns.add_to(&mut call);
     match topic.layout {
         Layout::Entry => offers.iter().for_each(|offer| add_row(&mut call, offer)),
@@ -37,25 +38,28 @@ pub fn admit(keys: &PartitionKeys, header: &str, channel: &str, batch: &Batch, t
     call
 }
 
-/// About as many bytes as the events of a batch and what is said of its lanes take.
-pub fn batch_bytes(batch: &Batch) -> usize {
-    batch.offers().iter().map(|offer| offer.size() + 64).sum()
+/// About as many bytes as the events and what is said of their lanes take.
+pub fn bytes_of(offers: &[Offer]) -> usize {
+    offers.iter().map(|offer| offer.size() + 64).sum()
 }
 
-/// What is predicted of a batch's lanes, as scripts take it.
+/// What is predicted of a call's lanes, as scripts take it.
 pub struct Columns<'a> {
-    batch: &'a Batch,
+    offers: &'a [Offer],
     policy: &'a Policy,
+    /// What a fast path appends is not counted, so it must not exceed the bound.
+    fits: bool,
     pub lanes: usize,
-    /// Lanes that begin with this batch.
+    /// Lanes that begin with it.
     pub firsts: usize,
 }
 
 impl<'a> Columns<'a> {
-    pub fn of(batch: &'a Batch, policy: &'a Policy) -> Self {
-        let lanes = batch.lanes().count();
-        let firsts = batch.lanes().filter(|lane| begins(lane, policy)).count();
-        Columns { batch, policy, lanes, firsts }
+    /// Of these events, where the same transaction appends so many others.
+    pub fn of(offers: &'a [Offer], others: usize, policy: &'a Policy) -> Self {
+        let fits = (offers.len() + others) as u64 <= policy.append_max;
+        let firsts = lanes(offers).filter(|lane| begins(lane, policy)).count();
+        Columns { offers, policy, fits, lanes: lanes(offers).count(), firsts }
     }
 
     /// How many arguments they are.
@@ -65,24 +69,22 @@ impl<'a> Columns<'a> {
 
     /// The entities whose lanes begin.
     pub fn beginning(&self) -> impl Iterator<Item = &'a str> {
-        let (batch, policy) = (self.batch, self.policy);
-        batch.lanes().filter(move |lane| begins(lane, policy)).map(|lane| lane[0].entity.as_str())
+        let policy = self.policy;
+        lanes(self.offers).filter(move |lane| begins(lane, policy)).map(|lane| lane[0].entity.as_str())
     }
 
     /// True if nothing is among them that no lane's state can be equal to.
     pub fn add_to(&self, call: &mut Cmd) -> bool {
-        // The fast path does not count what it appends, so it must not exceed the bound.
-        let fits = self.batch.offers().len() as u64 <= self.policy.append_max;
         let (mut state, mut are_predictable) = (String::new(), true);
-        for lane in self.batch.lanes() {
+        for lane in lanes(self.offers) {
             call.arg(lane[0].entity.as_str());
         }
-        for lane in self.batch.lanes() {
-            write_before(&mut state, lane, self.policy, fits);
+        for lane in lanes(self.offers) {
+            write_before(&mut state, lane, self.policy, self.fits);
             are_predictable &= state != UNPREDICTABLE;
             call.arg(state.as_str());
         }
-        for lane in self.batch.lanes() {
+        for lane in lanes(self.offers) {
             write_after(&mut state, lane, self.policy);
             call.arg(lane[0].entity.as_str()).arg(state.as_str());
         }

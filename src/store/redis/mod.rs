@@ -43,18 +43,18 @@ use tracing::warn;
 use self::{
     link::Link,
     script::{OPEN_PARTITION, OPEN_TOPIC, RESUME},
-    straight::{Calm, Trial},
+    straight::{Calm, Settled, Straightened, Trial},
 };
 pub use self::{
     link::{RedisSettings, Straight},
     report::ServerReport,
 };
 use super::{
-    Admitted, Batch, OpenError, PartitionId, Path, StoreError, TopicSpec,
+    Admitted, Batch, Decision, Offer, OpenError, PartitionId, Path, StoreError, TopicSpec,
     keys::{PartitionKeys, probe_channel, topic_key},
     topic::{WIRE_VERSION, lists_text, policy_text},
 };
-use crate::order::{Entity, LaneState};
+use crate::order::{Entity, LaneState, Verdict};
 
 pub struct RedisStore {
     link: Arc<Link>,
@@ -186,25 +186,60 @@ impl RedisStore {
 
     async fn admit_batch(&self, partition: &PartitionId, batch: &Batch) -> Result<Admitted, StoreError> {
         let opened = self.opened(partition)?;
-        let straight = straight::transaction(self.straight, &opened, batch);
-        if let Some(transaction) = &straight
+        let layout = opened.topic.layout;
+        let straightened = straight::straighten(self.straight, &opened, batch);
+        if let Some(Straightened { transaction, rest }) = &straightened
             && let Some(answers) = self.link.transact(transaction, Trial { keys: &opened.keys }).await?
-            && let Some(admitted) = straight::settled(answers, batch, opened.topic.layout)?
+            && let Some(Settled { mut admitted, rest: answer }) = straight::settled(answers, batch, layout)?
         {
+            if let Some(call) = rest {
+                let answer = answer.and_then(|answer| answer.extract_error().ok());
+                let rest = self.admit_rest(partition, &opened, call, answer, batch.parts().1).await?;
+                admitted.join(rest);
+                admitted.path = Path::Mixed;
+            }
             return Ok(admitted);
         }
-        let encode = |opened: &Opened| {
-            encode::admit(&opened.keys, &opened.header, &opened.channel, batch, &opened.topic)
-        };
-        let layout = opened.topic.layout;
+        let offers = batch.offers();
+        let encode = |opened: &Opened| encode::admit(opened, offers, 0);
         let (opened, value) = self.run_opened(partition, script::admit(layout), encode).await?;
-        let (mut admitted, header) = reply::admitted(value, batch, layout)?;
-        if straight.is_some() {
+        let mut admitted = self.read_admitted(partition, &opened, value, offers).await?;
+        let is_released = |decision: &Decision| matches!(decision.verdict, Verdict::Released { .. });
+        let is_as_expected = admitted.decisions[..batch.parts().0.len()].iter().all(is_released);
+        opened.calm.note(is_as_expected && straightened.is_none());
+        if straightened.is_some() {
             admitted.path = Path::Barred;
         }
-        opened.calm.note(admitted.path);
+        Ok(admitted)
+    }
+
+    /// What became of the events behind those that went straight. A call that failed inside of their transaction,
+    /// because the script was not known, say, is made once more by itself.
+    async fn admit_rest(
+        &self,
+        partition: &PartitionId,
+        opened: &Opened,
+        call: &Cmd,
+        answer: Option<Value>,
+        offers: &[Offer],
+    ) -> Result<Admitted, StoreError> {
+        let answer = match answer {
+            Some(answer) => answer,
+            None => self.link.run(script::admit(opened.topic.layout), call.clone()).await?,
+        };
+        self.read_admitted(partition, opened, answer, offers).await
+    }
+
+    async fn read_admitted(
+        &self,
+        partition: &PartitionId,
+        opened: &Opened,
+        value: Value,
+        offers: &[Offer],
+    ) -> Result<Admitted, StoreError> {
+        let (admitted, header) = reply::admitted(value, offers, opened.topic.layout)?;
         if let Some(header) = header {
-            self.note_header(partition, &opened, header).await;
+            self.note_header(partition, opened, header).await;
         }
         Ok(admitted)
     }

@@ -12,7 +12,7 @@ use crate::{
         SkipReason, Swept, Verdict,
     },
     store::{
-        Admitted, Batch, Decision, Elapsed, Floor, Layout, Offer, Path, RecordError, Repair, RepairKind,
+        Admitted, Decision, Elapsed, Floor, Layout, Offer, Path, RecordError, Repair, RepairKind,
         SidecarSeen, StoreError, StreamId, TopicRecord, Trimmed,
     },
 };
@@ -158,19 +158,19 @@ pub fn stream_info(value: Value) -> Result<(u64, u64), StoreError> {
 /// The reply of `admit`, and the header that was in force if the call was slow.
 pub fn admitted(
     value: Value,
-    batch: &Batch,
+    offers: &[Offer],
     layout: Layout,
 ) -> Result<(Admitted, Option<String>), StoreError> {
     let mut values = array(value)?.into_iter();
     let path = values.next().map(text).transpose()?;
     match path.as_deref() {
-        Some("fast") => Ok((released(values.collect(), batch, layout, Path::Fast)?, None)),
+        Some("fast") => Ok((released(values.collect(), offers, layout, Path::Fast)?, None)),
         Some("slow") => {
             let mut next = || values.next().unwrap_or(Value::Okay);
             let header = healthy(&text(next())?);
             let (more, drained, after_terminal) = (number(next())? != 0, number(next())?, number(next())?);
             let notes = notes(next())?;
-            if values.len() != batch.offers().len() {
+            if values.len() != offers.len() {
                 return Err(unexpected("a verdict for each event", &values.len()));
             }
             let decided = |word: String| decision(&word).ok_or_else(|| unexpected("a verdict", &word));
@@ -182,9 +182,13 @@ pub fn admitted(
     }
 }
 
-/// A batch that was all in order, from the ids of its entries.
-pub fn released(ids: Vec<Value>, batch: &Batch, layout: Layout, path: Path) -> Result<Admitted, StoreError> {
-    let offers = batch.offers();
+/// Events that were all in order, from the ids of their entries.
+pub fn released(
+    ids: Vec<Value>,
+    offers: &[Offer],
+    layout: Layout,
+    path: Path,
+) -> Result<Admitted, StoreError> {
     let entries = match layout {
         Layout::Entry => offers.len(),
         Layout::Batch => offers.len().min(1),
@@ -435,12 +439,11 @@ mod tests {
 
     #[test]
     fn a_reply_of_another_shape_is_an_error_not_a_panic() {
-        let batch = Batch::default();
         for value in
             [Value::Nil, Value::Array(vec![]), Value::Array(vec![Value::SimpleString("slow".into())])]
         {
             for layout in Layout::ALL {
-                assert!(matches!(admitted(value.clone(), &batch, layout), Err(StoreError::Broken(_))));
+                assert!(matches!(admitted(value.clone(), &[], layout), Err(StoreError::Broken(_))));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The straight way into a stream: for partitions where nothing has been out of order for a while.
+//! The straight way into a stream: for events that are in their turn, as far as anybody can tell.
 //!
 //! What goes through a script is copied into its language and hashed there, byte by byte, and each of its commands
 //! is prepared by an interpreter. So the entries do not go through it: one transaction appends them as any client
@@ -6,7 +6,10 @@
 //! not as predicted the script bars the stream, so that the appends fail; the last step of the transaction opens it
 //! again. Then nothing has happened, nobody has seen anything, and the batch is offered to `admit`.
 //!
-//! To be barred costs more than is won; so this way is for batches of some size, after calls that were all in order.
+//! Events of the same batch that are not likely to be in their turn are offered to `admit` behind the entries, in the
+//! same transaction; while the stream is barred it does nothing, either.
+//!
+//! To be barred costs more than is won; so this way is for batches of some size, after calls that were as expected.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -24,22 +27,19 @@ use crate::{
     store::{Admitted, Batch, Layout, Offer, Path, StoreError, keys::PartitionKeys},
 };
 
-/// Calls in a row that were all in order before entries go straight.
+/// Calls in a row that were as expected before entries go straight.
 const CALM_CALLS: u32 = 8;
 /// A transaction and its scripts' sources are not worth it for fewer events.
 const EVENTS_MIN: usize = 8;
 
-/// How many calls in a row were all in order.
+/// How many calls in a row were as expected: what was likely to be in its turn was.
 #[derive(Default)]
 pub struct Calm(AtomicU32);
 
 impl Calm {
     /// One call at a time: the promise of [`crate::store::Store::admit`].
-    pub fn note(&self, path: Path) {
-        let calls = match path {
-            Path::Straight | Path::Fast => self.calls().saturating_add(1),
-            Path::Barred | Path::Slow => 0,
-        };
+    pub fn note(&self, is_as_expected: bool) {
+        let calls = if is_as_expected { self.calls().saturating_add(1) } else { 0 };
         self.0.store(calls, Ordering::Relaxed);
     }
 
@@ -52,6 +52,13 @@ impl Calm {
 pub struct Transaction {
     pub commands: Pipeline,
     pub length: usize,
+}
+
+/// A batch as a transaction.
+pub struct Straightened {
+    pub transaction: Transaction,
+    /// The call that is made in it for the events that are not likely to be in their turn.
+    pub rest: Option<Cmd>,
 }
 
 impl Transaction {
@@ -74,18 +81,19 @@ impl Transaction {
 }
 
 /// A batch as a transaction; nothing if it had better not, or cannot, go straight.
-pub fn transaction(when: Straight, opened: &Opened, batch: &Batch) -> Option<Transaction> {
+pub fn straighten(when: Straight, opened: &Opened, batch: &Batch) -> Option<Straightened> {
     let Opened { calm, keys, header, topic, .. } = opened;
-    let offers = batch.offers();
+    let (likely, others) = batch.parts();
     let is_wanted = match when {
         Straight::Never => false,
-        Straight::WhenCalm => offers.len() >= EVENTS_MIN && calm.calls() >= CALM_CALLS,
-        Straight::Always => !offers.is_empty(),
+        Straight::WhenCalm => likely.len() >= EVENTS_MIN && calm.calls() >= CALM_CALLS,
+        Straight::Always => !likely.is_empty(),
     };
-    if !is_wanted {
+    // In `batch` layout a call's events are one entry.
+    if !is_wanted || (topic.layout == Layout::Batch && !others.is_empty()) {
         return None;
     }
-    let columns = Columns::of(batch, &topic.policy);
+    let columns = Columns::of(likely, others.len(), &topic.policy);
     let mut settle = settle(keys, header, &columns);
     if !columns.add_to(&mut settle) {
         return None;
@@ -93,23 +101,25 @@ pub fn transaction(when: Straight, opened: &Opened, batch: &Batch) -> Option<Tra
     for entity in columns.beginning() {
         settle.arg(tomb_name(entity));
     }
-    let mut transaction = Transaction::begin(offers.len());
+    let mut transaction = Transaction::begin(likely.len() + usize::from(!others.is_empty()));
     transaction.add(settle);
     match topic.layout {
         Layout::Entry => {
-            for offer in offers {
+            for offer in likely {
                 transaction.add(append(&keys.events, offer)?);
             }
         }
         Layout::Batch => {
-            let mut append = Cmd::with_capacity(4 + 2 * offers.len(), encode::batch_bytes(batch));
+            let mut append = Cmd::with_capacity(4 + 2 * likely.len(), encode::bytes_of(likely));
             append.arg("XADD").arg(&keys.events).arg("NOMKSTREAM").arg("*");
-            encode::add_pairs(&mut append, offers, &topic.policy);
+            encode::add_pairs(&mut append, likely, &topic.policy);
             transaction.add(append);
         }
     }
+    let rest = (!others.is_empty()).then(|| encode::admit(opened, others, likely.len()));
+    rest.iter().for_each(|rest| transaction.add(rest.clone()));
     transaction.add(unbar(keys));
-    Some(transaction.end())
+    Some(Straightened { transaction: transaction.end(), rest })
 }
 
 fn settle(keys: &PartitionKeys, header: &str, columns: &Columns<'_>) -> Cmd {
@@ -151,18 +161,27 @@ fn append(events: &str, Offer { entity, event }: &Offer) -> Option<Cmd> {
     Some(append)
 }
 
-/// What a transaction's commands answered; nothing if it was barred.
-pub fn settled(answers: Vec<Value>, batch: &Batch, layout: Layout) -> Result<Option<Admitted>, StoreError> {
+/// What a transaction's commands answered: of the entries, and of the call behind them.
+pub struct Settled {
+    pub admitted: Admitted,
+    pub rest: Option<Value>,
+}
+
+/// Nothing if it was barred.
+pub fn settled(answers: Vec<Value>, batch: &Batch, layout: Layout) -> Result<Option<Settled>, StoreError> {
+    let (likely, others) = batch.parts();
     let mut answers = answers.into_iter();
     let is_settled = reply::number(answers.next().unwrap_or(Value::Okay))? == 1;
     answers.next_back();
+    let rest = if others.is_empty() { None } else { answers.next_back() };
     if !is_settled {
         return Ok(None);
     }
     // One that fails inside a transaction does not stop those around it.
     let failed = |error| StoreError::Broken(format!("an entry could not be appended: {error}"));
     let ids = answers.map(|answer| answer.extract_error().map_err(failed)).collect::<Result<_, _>>()?;
-    reply::released(ids, batch, layout, Path::Straight).map(Some)
+    let admitted = reply::released(ids, likely, layout, Path::Straight)?;
+    Ok(Some(Settled { admitted, rest }))
 }
 
 /// Whether a stream can be barred, and opened again, at all. For a user who lacks a permission, or behind a proxy that

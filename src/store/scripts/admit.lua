@@ -1,6 +1,9 @@
 -- The slow path of admit: what becomes of events that are offered
 -- (src/order/lane/admit.rs).
 
+-- What the same transaction has appended is part of the call.
+append_max = append_max - written
+
 local function lane_refusal(count, bytes, size)
   if count + 1 > parked_max then return 'parked_max' end
   if bytes + size > parked_bytes_max then return 'parked_bytes_max' end
@@ -204,7 +207,7 @@ end
 -- The same as the fast path asks of all of them; there it is not worth a call for each.
 local function is_predicted(place)
   local before = ARGV[before_at + place]
-  return (found[place] or '') == before and not (has_tombs and before == '' and tombstone_of(ARGV[5 + place]))
+  return (found[place] or '') == before and not (has_tombs and before == '' and tombstone_of(ARGV[lanes_at + place]))
 end
 
 -- Each lane's events come together. What was predicted of a lane comes true here as well, as

@@ -19,11 +19,9 @@ local first, ordering, late_place, overflow = tonumber(policy[1]), policy[2], po
 local parked_max, parked_bytes_max = tonumber(policy[5]), tonumber(policy[6])
 local partition_parked_max, partition_parked_bytes_max = tonumber(policy[7]), tonumber(policy[8])
 local ahead_max, append_max, percent = tonumber(policy[9]), tonumber(policy[10]), tonumber(policy[11])
-local gap_wait_live, parked_age_max = tonumber(policy[12]), tonumber(policy[13])
-local terminal_wait = tonumber(policy[14])
-local breaker_skips, breaker_window, breaker_hold = tonumber(policy[15]), tonumber(policy[16]), tonumber(policy[17])
-local retain_ms, retain_entries, entries_max = tonumber(policy[23]), tonumber(policy[24]), tonumber(policy[25])
-local late_retain_ms, late_max = tonumber(policy[26]), tonumber(policy[27])
+-- The others are read where they are needed: a function has at most 200 locals.
+local parked_age_max, terminal_wait = tonumber(policy[13]), tonumber(policy[14])
+local breaker_skips, breaker_window = tonumber(policy[15]), tonumber(policy[16])
 local gap_waits = {}
 for wait in string.gmatch(policy[#policy], '%d+') do gap_waits[#gap_waits + 1] = tonumber(wait) end
 -- Attempts count from 0, tables from 1.

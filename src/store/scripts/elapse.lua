@@ -17,10 +17,10 @@ local function is_full(was_full, length, limit)
   if was_full then return length * 100 >= limit * FULL_UNTIL_PERCENT end
   return length >= limit
 end
-full = is_full(full, redis.call('XLEN', KEYS[1]), entries_max)
-late_full = is_full(late_full, redis.call('XLEN', KEYS[2]), late_max)
+full = is_full(full, redis.call('XLEN', KEYS[1]), tonumber(policy[25]))
+late_full = is_full(late_full, redis.call('XLEN', KEYS[2]), tonumber(policy[27]))
 
-if mode == 'breaker' and time - mode_since >= breaker_hold
+if mode == 'breaker' and time - mode_since >= tonumber(policy[17])
   and breaker_level_at(time) * 2 <= breaker_skips * 1000 then
   append_edge('seriatim.restored', 'breaker')
   mode, mode_since, degraded = 'ordered', 0, false

@@ -5,7 +5,7 @@
 local lane = lane_of(ARGV[3])
 if lane and lane.opened and lane.epoch == tonumber(ARGV[4]) and lane.next == tonumber(ARGV[5])
   and lane.attempt >= last_attempt and lane.terminals == 0 then
-  local longest = math.min(lane.opened + gap_wait_live, parked_end(lane))
+  local longest = math.min(lane.opened + tonumber(policy[12]), parked_end(lane))
   lane.deadline = math.max(lane.deadline, longest)
   touch(lane)
 end

@@ -27,10 +27,21 @@ local function event_parse(text)
   }
 end
 
+-- What was fetched of `parked`: a text, or false.
+local fetched = {}
+
 local function parked_get(field)
   if fresh[field] then return fresh[field] end
-  local text = redis.call('HGET', KEYS[4], field)
+  local text = fetched[field]
+  if text == nil then text = redis.call('HGET', KEYS[4], field) end
   return text and event_parse(text)
+end
+
+-- Fetches so many parked events in one go.
+local function parked_fetch(lane, from, count)
+  local fields = {}
+  for i = 1, count do fields[i] = parked_field(lane, from + i - 1) end
+  for i, text in ipairs(redis.call('HMGET', KEYS[4], unpack(fields))) do fetched[fields[i]] = text end
 end
 
 local function park(lane, sequence, event)
@@ -107,6 +118,11 @@ local function mark_gap(lane, reason, from, to, waited)
 end
 
 local function drain(lane)
+  local run = lane.parked[1]
+  if run and run[1] == lane.next then
+    local count = math.min(run[2] - run[1] + 1, append_max - #appends)
+    if count > 1 then parked_fetch(lane, run[1], count) end
+  end
   while has_room(1) and lane.count > 0 and lane.parked[1][1] == lane.next do
     local event = unpark(lane, lane.next)
     -- An event that somebody deleted from `parked` by hand becomes a gap again.

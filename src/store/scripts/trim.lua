@@ -11,6 +11,8 @@
 -- Reply {ran (0 or 1), events removed, late removed, more (0 or 1), full (0 or 1), late full (0 or 1),
 --        events left, late left, entries_max, floor, group that has it; both '' without a group}
 local TRIM_MIN_MS = 2 * TICK_MS
+local retain_ms, retain_entries, entries_max = tonumber(policy[23]), tonumber(policy[24]), tonumber(policy[25])
+local late_retain_ms = tonumber(policy[26])
 -- Behind every id.
 local END = { '18446744073709551615', '18446744073709551615' }
 local trims, count = ARGV[3] == 'trim', tonumber(ARGV[4])
