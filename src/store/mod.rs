@@ -59,10 +59,10 @@ pub trait Store: GroupStore {
     /// topic again, with another policy, is how a policy changes.
     fn open<'a>(&'a self, topic: &'a TopicSpec) -> BoxFuture<'a, Result<(), OpenError>>;
 
-    /// Decides about all events of the batch, atomically and in its order. When it
-    /// returns `Ok`, what the verdicts claim is in the store. When it returns an
-    /// error the batch was either applied whole or not at all; offering it again
-    /// gives true verdicts in both cases. At most one call per partition may be in
+    /// Decides about all events of the batch, in its order, those of an entity atomically.
+    /// When it returns `Ok`, what the verdicts claim is in the store. When it returns an
+    /// error the events of each entity were either applied whole or not at all; offering
+    /// the batch again gives true verdicts in both cases. At most one call per partition may be in
     /// flight from one caller, or its batches may overtake each other.
     ///
     /// An empty batch goes on with lanes that an earlier call left half drained.
