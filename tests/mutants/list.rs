@@ -80,7 +80,7 @@ pub const MUTANTS: [(&str, Machine, &str); 38] = [
 
 /// Those that do not count: a unit test sees them, too, or the simulation has not seen them yet.
 pub const OTHERS: [(&str, &str); 46] = [
-    // Seen in the 471st history once; not in 10,000 since a fifth of them are of events ahead of their turn.
+    // Seen in the 471st history once, and not in 10,000 since the histories were changed. Why is not known.
     ("held_one_too_long", "a degraded partition comes back a millisecond too late"),
     ("one_id_fewer", "one id of those lately numbered fewer is remembered"),
     ("one_run_fewer", "one run of missing events fewer is remembered"),
