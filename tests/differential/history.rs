@@ -87,6 +87,11 @@ impl History {
         memory: &MemoryStore,
         partition: &PartitionId,
     ) -> Step {
+        // A look at the very moment at which a breaker that has just tripped may be restored.
+        if self.kind == Kind::Troubled && random.percent(3) {
+            let clock_ms = self.topic.policy.breaker.hold as i64;
+            return Step { clock_ms, call: Call::Elapse { lanes_max: 5 } };
+        }
         let clock_ms = match random.below(100) {
             _ if self.is_calm() => random.below(20) as i64,
             0..=39 => 0,
