@@ -45,6 +45,8 @@ macro_rules! admit {
             "wait.lua",
             "pass.lua",
             $offers,
+            "admit_limits.lua",
+            "admit_usual.lua",
             "admit.lua",
             "commit.lua",
             "admit_reply.lua"

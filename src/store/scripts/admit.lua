@@ -1,22 +1,6 @@
 -- The slow path of admit: what becomes of events that are offered
 -- (src/order/lane/admit.rs).
 
--- What the same transaction has appended is part of the call.
-append_max = append_max - written
-
-local function lane_refusal(count, bytes, size)
-  if count + 1 > parked_max then return 'parked_max' end
-  if bytes + size > parked_bytes_max then return 'parked_bytes_max' end
-end
-
-local function refusal(sequence, next, count, bytes, size)
-  if sequence - next > ahead_max then return 'ahead_max' end
-  local of_lane = overflow == 'refuse' and lane_refusal(count, bytes, size)
-  if of_lane then return of_lane end
-  if load_events + 1 > partition_parked_max then return 'partition_parked_max' end
-  if load_bytes + size > partition_parked_bytes_max then return 'partition_parked_bytes_max' end
-end
-
 -- Why nothing new may be written to this stream.
 local function full_refusal(key)
   if full then return 'Fentries_max' end
@@ -200,7 +184,7 @@ end
 if string.find(flags, 'd', 1, true) then
   for _, entity in ipairs(redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', 0, 'LIMIT', 0, append_max)) do
     local lane = lane_of(entity)
-    if lane then go_on(lane) else strays[#strays + 1] = entity end
+    if lane then go_on(lane) else due_never[#due_never + 1] = entity end
   end
 end
 
@@ -216,6 +200,7 @@ local verdicts, again = {}, false
 local place, is_true, current = 0, false, nil
 for i = 1, event_count do
   local entity = offers.entity(i)
+  local verdict
   if entity ~= current then
     current, place = entity, place + 1
     is_true = is_healthy and has_room(event_count - i + 1) and is_predicted(place)
@@ -224,21 +209,22 @@ for i = 1, event_count do
       states[#states + 1] = ARGV[after_at + 2 * place]
       if ARGV[before_at + place] == '' then born[#born + 1] = entity end
     elseif lanes[entity] == nil then
-      lanes[entity] = found[place] and lane_parse(entity, found[place]) or false
+      local is_alone = is_healthy and found[place] and not lifecycle and (i == event_count or offers.entity(i + 1) ~= entity)
+      verdict = is_alone and usual.decide(i, entity, found[place])
+      if not verdict then lanes[entity] = found[place] and lane_parse(entity, found[place]) or false end
     end
   end
   if is_true then
     local epoch, sequence, event = offers.foreseen(i)
     appends[#appends + 1] = { KEYS[1], entity, epoch, sequence, 'strict', event }
-    verdicts[i] = { 'R', sequence, #appends }
-  else
+    verdict = { 'R', sequence, #appends }
+  elseif not verdict then
     local epoch, sequence, digest, event = offers.read(i)
     epoch = tonumber(epoch)
     local lane, ended = lanes[entity] or nil, nil
     local is_known = lane ~= nil
     if not is_known then lane, ended = lane_for(entity, epoch) end
-    local verdict
-    local written = #appends
+    local before = #appends
     if lane then
       verdict = admit(lane, epoch, tonumber(sequence), digest, event)
       -- Its text does not say that it was retired once; so this holds for one event only.
@@ -247,13 +233,13 @@ for i = 1, event_count do
       verdict = 'T' .. text_of(ended)
     end
     local letter = type(verdict) == 'table' and verdict[1] or string.sub(verdict, 1, 1)
-    local leaves_trace = #appends > written or (letter ~= 'A' and letter ~= 'F' and letter ~= 'D')
+    local leaves_trace = #appends > before or (letter ~= 'A' and letter ~= 'F' and letter ~= 'D')
     if lane and not is_known and (lane.woken or leaves_trace) then
       lanes[entity] = lane
       born[#born + 1] = entity
       touch(lane)
     end
     again = again or letter == 'A'
-    verdicts[i] = verdict
   end
+  verdicts[i] = verdict
 end

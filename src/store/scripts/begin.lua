@@ -76,7 +76,8 @@ local lanes, touched = {}, {}   -- entity -> lane; those whose state may have ch
 local states = {}               -- entity, state; of lanes about which nothing had to be decided
 local born = {}                 -- entities whose lanes were made or woken by this call
 local fresh, taken = {}, {}     -- parked field -> event of this call; -> true if stored before it
-local strays = {}               -- listed in gaps, but somebody deleted the lane by hand
+-- What is written to parked and removed from it, and to and from gaps, besides what becomes of touched lanes.
+local parked_now, parked_gone, due_now, due_never = {}, {}, {}, {}
 
 local function note(text)
   notes[#notes + 1] = text
@@ -125,14 +126,14 @@ local function is_draining(lane)
 end
 
 -- The wait of one attempt, give or take 20 %.
-local function gap_wait(lane, attempt)
-  local permille = 800 + mix(lane.entity, attempt + 1) % 401
+local function gap_wait(entity, attempt)
+  local permille = 800 + mix(entity, attempt + 1) % 401
   return math.max(math.floor(gap_waits[attempt + 1] * permille / 1000), 1)
 end
 
 local function gap_waits_from(lane, attempt)
   local sum = 0
-  for i = attempt, last_attempt do sum = sum + gap_wait(lane, i) end
+  for i = attempt, last_attempt do sum = sum + gap_wait(lane.entity, i) end
   return sum
 end
 

@@ -58,31 +58,25 @@ for _, lane in ipairs(kept) do
 end
 if #states > 0 then redis.call('HSET', KEYS[3], unpack(states)) end
 
-do
-  local parked_now, parked_gone = {}, {}
-  for field, event in pairs(fresh) do
-    parked_now[#parked_now + 1] = field
-    parked_now[#parked_now + 1] = event_text(event)
-  end
-  for field in pairs(taken) do parked_gone[#parked_gone + 1] = field end
-  if #parked_now > 0 then redis.call('HSET', KEYS[4], unpack(parked_now)) end
-  if #parked_gone > 0 then redis.call('HDEL', KEYS[4], unpack(parked_gone)) end
+for field, event in pairs(fresh) do
+  parked_now[#parked_now + 1] = field
+  parked_now[#parked_now + 1] = event_text(event)
 end
+for field in pairs(taken) do parked_gone[#parked_gone + 1] = field end
+if #parked_now > 0 then redis.call('HSET', KEYS[4], unpack(parked_now)) end
+if #parked_gone > 0 then redis.call('HDEL', KEYS[4], unpack(parked_gone)) end
 
-do
-  local due_now, due_never = {}, strays
-  for _, lane in ipairs(kept) do
-    local due = lane_due(lane)
-    if due then
-      due_now[#due_now + 1] = text_of(due)
-      due_now[#due_now + 1] = lane.entity
-    elseif not lane.was_plain then
-      due_never[#due_never + 1] = lane.entity
-    end
+for _, lane in ipairs(kept) do
+  local due = lane_due(lane)
+  if due then
+    due_now[#due_now + 1] = text_of(due)
+    due_now[#due_now + 1] = lane.entity
+  elseif not lane.was_plain then
+    due_never[#due_never + 1] = lane.entity
   end
-  if #due_now > 0 then redis.call('ZADD', KEYS[5], unpack(due_now)) end
-  if #due_never > 0 then redis.call('ZREM', KEYS[5], unpack(due_never)) end
 end
+if #due_now > 0 then redis.call('ZADD', KEYS[5], unpack(due_now)) end
+if #due_never > 0 then redis.call('ZREM', KEYS[5], unpack(due_never)) end
 
 -- Lanes by age, one write for all that are new.
 if #born > 0 then

@@ -59,7 +59,7 @@ for _, entity in ipairs(due) do
     break
   end
   local lane = lane_of(entity)
-  if lane then elapse(lane) else strays[#strays + 1] = entity end
+  if lane then elapse(lane) else due_never[#due_never + 1] = entity end
   seen = seen + 1
 end
 told = told_then

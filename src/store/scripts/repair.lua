@@ -57,7 +57,7 @@ local function look_at_parked(field, text)
     keep_age(lane)
     if not is_draining(lane) and not lane.opened then
       lane.opened, lane.attempt = now(), 0
-      lane.deadline = math.min(now() + gap_wait(lane, 0), parked_end(lane))
+      lane.deadline = math.min(now() + gap_wait(lane.entity, 0), parked_end(lane))
     end
     redis.call('HSET', KEYS[3], entity, lane_text(lane))
     redis.call('ZADD', KEYS[5], text_of(lane_due(lane)), entity)

@@ -35,7 +35,7 @@ local function keep_time(lane)
     probe(lane, true)
     lane.attempt, wait = last_attempt, math.min(gap_waits_from(lane, 0), terminal_wait)
   else
-    lane.attempt, wait = 0, gap_wait(lane, 0)
+    lane.attempt, wait = 0, gap_wait(lane.entity, 0)
   end
   lane.opened, lane.deadline = time, math.min(time + wait, parked_end(lane))
   touch(lane)
@@ -62,5 +62,5 @@ local function elapse_gap(lane)
     return
   end
   probe(lane, attempt == last_attempt)
-  lane.attempt, lane.deadline = attempt, math.min(time + gap_wait(lane, attempt), finish)
+  lane.attempt, lane.deadline = attempt, math.min(time + gap_wait(lane.entity, attempt), finish)
 end
