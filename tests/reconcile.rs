@@ -84,8 +84,8 @@ async fn what_is_out_of_place_is_mended_once_however_many_look() {
         let _: () = direct.zadd(&keys.gaps, format!("idle-{n}"), 5).await.unwrap();
         let _: () = direct.zadd(&keys.gaps, format!("nobody-{n}"), 5).await.unwrap();
         offer(&one, &format!("unfiled-{n}"), &[0]).await;
-        for bucket in &keys.opened {
-            let _: () = direct.hdel(bucket, format!("unfiled-{n}")).await.unwrap();
+        for bucket in &keys.born {
+            let _: () = direct.lrem(bucket, 1, format!("unfiled-{n}")).await.unwrap();
         }
         offer(&one, &format!("twice-{n}"), &[0, 1]).await;
         let parked = "-:4:2:step{}";

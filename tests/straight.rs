@@ -211,7 +211,7 @@ async fn what_was_retired_is_not_taken_for_new() {
 /// A user that may not open transactions, or may not bar a stream.
 #[tokio::test]
 async fn nobody_goes_straight_who_could_not_be_barred() {
-    for rule in ["-multi", "-xsetid", "-type", "-set", "-eval", "-exec"] {
+    for rule in ["-multi", "-xsetid", "-rename", "-type", "-set", "-eval", "-exec"] {
         let redis = redis_server(&[]);
         let mut admin = direct(&redis.url()).await;
         let mut set = redis::cmd("ACL");

@@ -73,7 +73,9 @@ pub struct PartitionKeys {
     pub parked: String,
     pub gaps: String,
     pub meta: String,
-    /// Open lanes by age.
+    /// Lanes that were made and not looked at since, by age: a list, because a hash costs four times as much.
+    pub born: [String; BUCKETS],
+    /// Open lanes that were looked at, by age.
     pub opened: [String; BUCKETS],
     /// What is left of retired lanes, by age.
     pub tombs: [String; BUCKETS],
@@ -82,6 +84,8 @@ pub struct PartitionKeys {
     pub announced: String,
     /// The last id of a stream that is barred; never there but inside of a transaction.
     pub barred: String,
+    /// The lanes meanwhile.
+    pub barred_lanes: String,
     /// Groups of workers, each with the id up to which it has done everything in `events`.
     pub groups: String,
 }
@@ -97,11 +101,13 @@ impl PartitionKeys {
             parked: key("parked"),
             gaps: key("gaps"),
             meta: key("meta"),
+            born: ring("born"),
             opened: ring("opened"),
             tombs: ring("tombs"),
             closed: ring("closed"),
             announced: key("announced"),
             barred: key("barred"),
+            barred_lanes: key("barred:lanes"),
             groups: key("groups"),
         }
     }
@@ -109,7 +115,7 @@ impl PartitionKeys {
     /// Those that every script of the rules takes, in its order.
     pub fn of_rules(&self) -> Vec<&str> {
         let single = [&self.events, &self.late, &self.lanes, &self.parked, &self.gaps, &self.meta];
-        single.into_iter().chain(&self.opened).chain(&self.tombs).map(String::as_str).collect()
+        single.into_iter().chain(&self.born).chain(&self.tombs).map(String::as_str).collect()
     }
 
     /// Those that `admit` takes, in its order.
@@ -120,14 +126,15 @@ impl PartitionKeys {
     /// Those that `straight.lua` takes, in its order.
     pub fn of_straight(&self) -> Vec<&str> {
         let single = [&self.events, &self.lanes, &self.meta];
-        let all = single.into_iter().chain(&self.opened).chain(&self.tombs).chain([&self.barred]);
+        let all =
+            single.into_iter().chain(&self.born).chain(&self.tombs).chain([&self.barred, &self.barred_lanes]);
         all.map(String::as_str).collect()
     }
 
     /// All of them, in the order in which scripts take them.
     pub fn all(&self) -> Vec<&str> {
-        let more = self.closed.iter().chain([&self.announced, &self.groups]).map(String::as_str);
-        self.of_rules().into_iter().chain(more).collect()
+        let more = self.closed.iter().chain([&self.announced, &self.groups]).chain(&self.opened);
+        self.of_rules().into_iter().chain(more.map(String::as_str)).collect()
     }
 }
 

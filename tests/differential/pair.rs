@@ -366,6 +366,12 @@ impl<'a> Pair<'a> {
             for (bucket, key) in rust.into_iter().zip(keys) {
                 let mut of_lua: BTreeMap<String, String> = self.direct.hgetall(&key).await.unwrap();
                 of_lua.remove("");
+                if let Some(born) = self.keys.opened.iter().position(|opened| *opened == key) {
+                    let born: Vec<String> = self.direct.lrange(&self.keys.born[born], 1, -1).await.unwrap();
+                    for entity in born {
+                        same(&key, &of_lua.insert(entity, String::new()), &None)?;
+                    }
+                }
                 if name == "tombs" {
                     // Redis keeps digests of the names.
                     let mut rust: Vec<&String> = bucket.values().collect();

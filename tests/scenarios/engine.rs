@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use futures_util::{FutureExt, StreamExt, stream::BoxStream};
-use redis::{AsyncCommands, aio::MultiplexedConnection};
+use redis::{AsyncCommands, LposOptions, aio::MultiplexedConnection};
 use seriatim::{
     order::{Entity, LaneState, Mode, Probe},
     store::{MemoryStore, PartitionId, PartitionKeys, RedisStore, Store, probe_channel},
@@ -121,6 +121,13 @@ impl<'c> Engine<'c> {
             }),
             Kind::Redis { direct, .. } => {
                 let (mut direct, keys) = (direct.clone(), PartitionKeys::new(&self.partition));
+                for bucket in keys.born {
+                    let born: Result<Option<u64>, _> =
+                        direct.lpos(bucket, entity.as_str(), LposOptions::default()).await;
+                    if born.expect("the server answers").is_some() {
+                        add("opened", None);
+                    }
+                }
                 for (name, buckets) in [("opened", keys.opened), ("closed", keys.closed)] {
                     for bucket in buckets {
                         let seen: Result<Option<String>, _> = direct.hget(bucket, entity.as_str()).await;

@@ -137,10 +137,7 @@ fn add_states(commands: &mut Pipeline, stream: &str, load: &Load, made: &[Made])
     let new: Vec<String> =
         made.iter().filter(|made| made.sequence == 0).map(|made| load.entity(made)).collect();
     if !new.is_empty() {
-        commands.cmd("HSET").arg(format!("{stream}:opened"));
-        for entity in new {
-            commands.arg(entity).arg("");
-        }
+        commands.cmd("RPUSH").arg(format!("{stream}:born")).arg(new);
     }
 }
 

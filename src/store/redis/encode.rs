@@ -64,7 +64,7 @@ impl<'a> Columns<'a> {
 
     /// How many arguments they are.
     pub fn args(&self) -> usize {
-        4 * self.lanes + 2 * self.firsts
+        4 * self.lanes + self.firsts
     }
 
     /// The entities whose lanes begin.
@@ -73,25 +73,50 @@ impl<'a> Columns<'a> {
         lanes(self.offers).filter(move |lane| begins(lane, policy)).map(|lane| lane[0].entity.as_str())
     }
 
-    /// True if nothing is among them that no lane's state can be equal to.
-    pub fn add_to(&self, call: &mut Cmd) -> bool {
-        let (mut state, mut are_predictable) = (String::new(), true);
+    /// The entities whose lanes go on.
+    pub fn going_on(&self) -> impl Iterator<Item = &'a str> {
+        let policy = self.policy;
+        lanes(self.offers).filter(move |lane| !begins(lane, policy)).map(|lane| lane[0].entity.as_str())
+    }
+
+    /// The states before of those that go on, with commas between them; nothing if some lane cannot be predicted.
+    pub fn joined(&self) -> Option<String> {
+        let (mut joined, mut state) = (String::new(), String::new());
+        for lane in lanes(self.offers) {
+            write_before(&mut state, lane, self.policy, self.fits);
+            if state == UNPREDICTABLE {
+                return None;
+            }
+            if !state.is_empty() {
+                joined.push_str(if joined.is_empty() { "" } else { "," });
+                joined.push_str(&state);
+            }
+        }
+        Some(joined)
+    }
+
+    /// Pairs of an entity and its state after.
+    pub fn add_after(&self, call: &mut Cmd) {
+        let mut state = String::new();
+        for lane in lanes(self.offers) {
+            write_after(&mut state, lane, self.policy);
+            call.arg(lane[0].entity.as_str()).arg(state.as_str());
+        }
+    }
+
+    fn add_to(&self, call: &mut Cmd) {
+        let mut state = String::new();
         for lane in lanes(self.offers) {
             call.arg(lane[0].entity.as_str());
         }
         for lane in lanes(self.offers) {
             write_before(&mut state, lane, self.policy, self.fits);
-            are_predictable &= state != UNPREDICTABLE;
             call.arg(state.as_str());
         }
-        for lane in lanes(self.offers) {
-            write_after(&mut state, lane, self.policy);
-            call.arg(lane[0].entity.as_str()).arg(state.as_str());
-        }
+        self.add_after(call);
         for entity in self.beginning() {
-            call.arg(entity).arg("");
+            call.arg(entity);
         }
-        are_predictable
     }
 }
 

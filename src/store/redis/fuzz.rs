@@ -100,8 +100,9 @@ fn slow(random: &mut Random) -> Value {
 }
 
 fn settled(random: &mut Random) -> Value {
+    let lanes = count(random);
     let ids = (0..OFFERS).map(|_| bulk(id(random)));
-    Value::Array([Value::Int(1)].into_iter().chain(ids).chain([Value::Nil]).collect())
+    Value::Array([Value::Int(1), lanes].into_iter().chain(ids).chain([Value::Nil]).collect())
 }
 
 fn elapsed(random: &mut Random) -> Value {
@@ -192,7 +193,7 @@ const REPLIES: [(&str, Made, Read); 32] = [
         |v| reply::admitted(v, batch().offers(), Layout::Batch).map(drop)),
     ("admitted, slow", slow, |v| reply::admitted(v, batch().offers(), Layout::Batch).map(drop)),
     ("settled", settled, |v| straight::settled(reply::array(v)?, &batch(), Layout::Entry).map(drop)),
-    ("settled, one entry", |random| Value::Array(vec![Value::Int(1), bulk(id(random)), Value::Nil]),
+    ("settled, one entry", |random| Value::Array(vec![Value::Int(1), count(random), bulk(id(random)), Value::Nil]),
         |v| straight::settled(reply::array(v)?, &batch(), Layout::Batch).map(drop)),
     ("elapsed", elapsed, |v| reply::elapsed(v).map(drop)),
     ("trimmed", trimmed, |v| reply::trimmed(v).map(drop)),

@@ -1,17 +1,21 @@
 //! The straight way into a stream: for events that are in their turn, as far as anybody can tell.
 //!
 //! What goes through a script is copied into its language and hashed there, byte by byte, and each of its commands
-//! is prepared by an interpreter. So the entries do not go through it: one transaction appends them as any client
-//! would, and a script before them (`scripts/straight.lua`) sees only what is predicted of the lanes. If anything is
-//! not as predicted the script bars the stream, so that the appends fail; the last step of the transaction opens it
-//! again. Then nothing has happened, nobody has seen anything, and the batch is offered to `admit`.
+//! is prepared by an interpreter. So the entries do not go through it, nor do the states of their lanes: one
+//! transaction writes them as any client would, and a script before them (`scripts/straight.lua`) sees only what the
+//! lanes must be like. If anything is not as predicted the script bars the stream, so that the appends fail, and puts the
+//! lanes aside; the last step of the transaction brings back both. Then nothing has happened, nobody has seen
+//! anything, and the batch is offered to `admit`.
 //!
 //! Events of the same batch that are not likely to be in their turn are offered to `admit` behind the entries, in the
 //! same transaction; while the stream is barred it does nothing, either.
 //!
 //! To be barred costs more than is won; so this way is for batches of some size, after calls that were as expected.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::{
+    fmt::Write,
+    sync::atomic::{AtomicU32, Ordering},
+};
 
 use ::redis::{Cmd, Pipeline, Value, cmd};
 use sha1_smol::Sha1;
@@ -31,6 +35,8 @@ use crate::{
 const CALM_CALLS: u32 = 8;
 /// A transaction and its scripts' sources are not worth it for fewer events.
 const EVENTS_MIN: usize = 8;
+/// Of an entity and its state, about.
+const LANE_BYTES: usize = 80;
 
 /// How many calls in a row were as expected: what was likely to be in its turn was.
 #[derive(Default)]
@@ -74,6 +80,12 @@ impl Transaction {
         self.length += 1;
     }
 
+    fn run(&mut self, name: &str, args: &[&str]) {
+        let mut command = cmd(name);
+        command.arg(args);
+        self.add(command);
+    }
+
     fn end(mut self) -> Self {
         self.add(cmd("EXEC"));
         self
@@ -94,15 +106,10 @@ pub fn straighten(when: Straight, opened: &Opened, batch: &Batch) -> Option<Stra
         return None;
     }
     let columns = Columns::of(likely, others.len(), &topic.policy);
-    let mut settle = settle(keys, header, &columns);
-    if !columns.add_to(&mut settle) {
-        return None;
-    }
-    for entity in columns.beginning() {
-        settle.arg(tomb_name(entity));
-    }
+    let settle = settle(keys, header, &columns)?;
     let mut transaction = Transaction::begin(likely.len() + usize::from(!others.is_empty()));
     transaction.add(settle);
+    transaction.add(go_ahead(keys, &columns));
     match topic.layout {
         Layout::Entry => {
             for offer in likely {
@@ -122,27 +129,47 @@ pub fn straighten(when: Straight, opened: &Opened, batch: &Batch) -> Option<Stra
     Some(Straightened { transaction: transaction.end(), rest })
 }
 
-fn settle(keys: &PartitionKeys, header: &str, columns: &Columns<'_>) -> Cmd {
+/// The call that judges; nothing if some lane cannot be predicted.
+fn settle(keys: &PartitionKeys, header: &str, columns: &Columns<'_>) -> Option<Cmd> {
     const HEAD_BYTES: usize = 4096;
-    const LANE_BYTES: usize = 128;
     let keys = keys.of_straight();
-    let args = 3 + keys.len() + 3 + columns.args() + columns.firsts;
+    let joined = columns.joined()?;
+    let mut tombs = String::with_capacity(16 * columns.firsts);
+    columns.beginning().for_each(|entity| push_tomb_name(&mut tombs, entity));
+    let args = 3 + keys.len() + 4 + columns.lanes;
     let mut settle = Cmd::with_capacity(args, HEAD_BYTES + LANE_BYTES * columns.lanes);
     settle.arg("EVAL").arg(STRAIGHT.as_str()).arg(keys.len()).arg(&keys);
-    settle.arg(header).arg(columns.lanes).arg(columns.firsts);
-    settle
+    settle.arg(header).arg(columns.lanes - columns.firsts).arg(joined).arg(tombs);
+    columns.going_on().chain(columns.beginning()).for_each(|entity| {
+        settle.arg(entity);
+    });
+    Some(settle)
 }
 
 /// The first digits of its SHA-1.
-fn tomb_name(entity: &str) -> String {
+fn push_tomb_name(names: &mut String, entity: &str) {
     let digest = Sha1::from(entity).digest().bytes();
     let first = digest.first_chunk().expect("a digest is longer");
-    format!("{:016x}", u64::from_be_bytes(*first))
+    write!(names, "{:016x}", u64::from_be_bytes(*first)).expect("a string takes it");
+}
+
+/// Lets the lanes go ahead.
+fn go_ahead(keys: &PartitionKeys, columns: &Columns<'_>) -> Cmd {
+    let mut go_ahead = Cmd::with_capacity(2 + 2 * columns.lanes, LANE_BYTES * columns.lanes);
+    go_ahead.arg("HSET").arg(&keys.lanes);
+    columns.add_after(&mut go_ahead);
+    go_ahead
 }
 
 fn unbar(keys: &PartitionKeys) -> Cmd {
     let mut unbar = cmd("EVAL");
-    unbar.arg(UNBAR.as_str()).arg(2).arg(&keys.events).arg(&keys.barred);
+    unbar
+        .arg(UNBAR.as_str())
+        .arg(4)
+        .arg(&keys.events)
+        .arg(&keys.barred)
+        .arg(&keys.lanes)
+        .arg(&keys.barred_lanes);
     unbar
 }
 
@@ -178,7 +205,9 @@ pub fn settled(answers: Vec<Value>, batch: &Batch, layout: Layout) -> Result<Opt
         return Ok(None);
     }
     // One that fails inside a transaction does not stop those around it.
-    let failed = |error| StoreError::Broken(format!("an entry could not be appended: {error}"));
+    let failed = |error| StoreError::Broken(format!("a batch could not be written whole: {error}"));
+    let gone_ahead = answers.next().unwrap_or(Value::Nil);
+    reply::number(gone_ahead.extract_error().map_err(failed)?)?;
     let ids = answers.map(|answer| answer.extract_error().map_err(failed)).collect::<Result<_, _>>()?;
     let admitted = reply::released(ids, likely, layout, Path::Straight)?;
     Ok(Some(Settled { admitted, rest }))
@@ -193,42 +222,49 @@ pub struct Trial<'a> {
 
 impl Trial<'_> {
     pub fn transaction(&self) -> Transaction {
-        let events = format!("{}:trial", self.keys.events);
-        let keys =
-            PartitionKeys { barred: format!("{}:trial", self.keys.barred), events, ..self.keys.clone() };
-        let of_trial = |name: &str| {
-            let mut command = cmd(name);
-            command.arg(&keys.events);
-            command
+        let of_trial = |key: &str| format!("{key}:trial");
+        let keys = PartitionKeys {
+            events: of_trial(&self.keys.events),
+            lanes: of_trial(&self.keys.lanes),
+            barred: of_trial(&self.keys.barred),
+            barred_lanes: of_trial(&self.keys.barred_lanes),
+            ..self.keys.clone()
         };
-        let add = |id: &str| {
-            let mut add = of_trial("XADD");
-            add.arg(id).arg("a").arg("trial");
-            add
-        };
-        let mut transaction = Transaction::begin(2);
-        transaction.add(add("5-1"));
+        let mut transaction = Transaction::begin(8);
+        transaction.run("XADD", &[&keys.events, "5-1", "a", "trial"]);
+        transaction.run("HSET", &[&keys.lanes, "a", "trial"]);
         // No header is empty: this is not as predicted.
-        let mut settle = cmd("EVAL");
         let of_settle = keys.of_straight();
-        settle.arg(STRAIGHT.as_str()).arg(of_settle.len()).arg(&of_settle).arg(&["", "0", "0"]);
+        let mut settle = cmd("EVAL");
+        settle.arg(STRAIGHT.as_str()).arg(of_settle.len()).arg(&of_settle).arg(&["", "0", "", ""]);
         transaction.add(settle);
-        transaction.add(add("*"));
+        transaction.run("HSET", &[&keys.lanes, "b", "trial"]);
+        transaction.run("XADD", &[&keys.events, "*", "a", "trial"]);
         transaction.add(unbar(&keys));
-        transaction.add(add("5-2"));
-        transaction.add(of_trial("XLEN"));
-        let mut delete = of_trial("DEL");
-        delete.arg(&keys.barred);
-        transaction.add(delete);
+        transaction.run("XADD", &[&keys.events, "5-2", "a", "trial"]);
+        transaction.run("XLEN", &[&keys.events]);
+        transaction.run("HMGET", &[&keys.lanes, "a", "b"]);
+        transaction.run("DEL", &[&keys.events, &keys.lanes, &keys.barred, &keys.barred_lanes]);
         transaction.end()
     }
 
-    /// What came while it was barred was not appended, what came afterwards was.
+    /// What came while it was barred was not written, what came afterwards was.
     pub fn is_passed(&self, answers: &[Value]) -> bool {
-        let [_, Value::Int(0), Value::ServerError(_), Value::Nil, _, Value::Int(2), Value::Int(1)] = answers
+        let [
+            _,
+            _,
+            Value::Int(0),
+            _,
+            Value::ServerError(_),
+            Value::Nil,
+            _,
+            Value::Int(2),
+            lanes,
+            Value::Int(2),
+        ] = answers
         else {
             return false;
         };
-        true
+        *lanes == Value::Array(vec![Value::BulkString(b"trial".to_vec()), Value::Nil])
     }
 }

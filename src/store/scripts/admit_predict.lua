@@ -5,7 +5,7 @@
 -- ARGV  3 number of lanes L  4 number of events E  5 number of lanes F that begin
 --       6 number of entries that the same transaction has appended
 --       then in columns: L entities, L states before, L pairs (entity, state after),
---       F pairs (entity, '');
+--       F entities whose lanes begin;
 --       then the events: in `entry` layout as admit_rows.lua says, in `batch` layout as
 --       admit_pairs.lua does
 -- Reply fast: {'fast', id of event 1, id of event 2, ...}; in `batch` layout {'fast', id}
@@ -21,7 +21,7 @@ local written = tonumber(ARGV[6])
 if written > 0 and redis.call('EXISTS', KEYS[15]) == 1 then return { 'barred' } end
 local lanes_at, before_at, after_at = 6, 6 + lane_count, 6 + 2 * lane_count
 local filed_at = 6 + 4 * lane_count
-local events_at = filed_at + 2 * first_count
+local events_at = filed_at + first_count
 local found = {}
 if lane_count > 0 then
   found = redis.call('HMGET', KEYS[3], unpack(ARGV, lanes_at + 1, before_at))
@@ -41,5 +41,5 @@ end
 -- What was predicted comes true.
 local function write_lanes()
   redis.call('HSET', KEYS[3], unpack(ARGV, after_at + 1, filed_at))
-  if first_count > 0 then redis.call('HSET', opened_key, unpack(ARGV, filed_at + 1, events_at)) end
+  if first_count > 0 then redis.call('RPUSH', born_key, unpack(ARGV, filed_at + 1, events_at)) end
 end

@@ -1,7 +1,7 @@
 -- Begins a call that runs the rules: whose partition is this, under which policy, in
 -- which mode, at what time.
 --
--- KEYS  1 events  2 late  3 lanes  4 parked  5 gaps  6 meta  7-10 opened  11-14 tombs
+-- KEYS  1 events  2 late  3 lanes  4 parked  5 gaps  6 meta  7-10 born  11-14 tombs
 local WIRE = '4'
 if string.match(header, '^w(%d+)|') ~= WIRE then
   return redis.error_reply('WIRE this partition was written by another version: ' .. header)

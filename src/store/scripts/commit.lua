@@ -80,13 +80,10 @@ if #due_never > 0 then redis.call('ZREM', KEYS[5], unpack(due_never)) end
 
 -- Lanes by age, one write for all that are new.
 if #born > 0 then
-  local filed = {}
   for _, entity in ipairs(born) do
-    filed[#filed + 1] = entity
-    filed[#filed + 1] = ''
     if tombs_found[entity] then redis.call('HDEL', tombs_found[entity], tomb_field(entity)) end
   end
-  redis.call('HSET', opened_key, unpack(filed))
+  redis.call('RPUSH', born_key, unpack(born))
 end
 
 local left_draining = redis.call('ZCOUNT', KEYS[5], '-inf', 0) > 0

@@ -1,6 +1,6 @@
 -- Begins every script that touches a partition: is it there, is it the caller's?
 --
--- KEYS  1 events  2 late  3 lanes  4 parked  5 gaps  6 meta  7-10 opened  11-14 tombs
+-- KEYS  1 events  2 late  3 lanes  4 parked  5 gaps  6 meta  7-10 born  11-14 tombs
 -- ARGV  1 header that the caller expects in meta  2 channel on which gaps are probed
 -- Error UNINITIALISED  the partition is not there: open it, then call again
 --       ANOTHER        it was made anew since the caller opened it: likewise, if it is the
@@ -20,7 +20,7 @@ local probe_channel = ARGV[2]
 local audit = ''
 -- Lanes are filed by age in the current one of four buckets; `rings` says which, and
 -- which buckets of tombstones are not empty (src/order/rings.rs).
-local opened_key = KEYS[7 + tonumber(string.sub(rings, 1, 1))]
+local born_key = KEYS[7 + tonumber(string.sub(rings, 1, 1))]
 local tombs_found, tombs_seen = {}, {}
 
 local function tomb_field(entity)

@@ -2,8 +2,8 @@
 -- force if it differs from the one there and the caller offers it. Running it twice
 -- changes nothing.
 --
--- KEYS  1 events  2 late  3 lanes  4 parked  5 gaps  6 meta  7-10 opened  11-14 tombs
---       15-18 closed  19 announced  20 groups
+-- KEYS  1 events  2 late  3 lanes  4 parked  5 gaps  6 meta  7-10 born  11-14 tombs
+--       15-18 closed  19 announced  20 groups  21-24 opened
 -- ARGV  1 wire version  2 policy  3 its lists  4 generation for a partition that is new
 --       5 'offer' the policy, or only 'look' whether it is the one in force
 --       6 channel on which gaps are probed  7 layout of the topic
@@ -11,7 +11,7 @@
 -- Error WIRE    another version wrote it
 --       LAYOUT  it has another layout: somebody made its topic's record anew by hand
 --
--- Redis deletes a hash or zset that becomes empty, and a slot that is being moved
+-- Redis deletes a hash, list or zset that becomes empty, and a slot that is being moved
 -- answers TRYAGAIN for absent keys: so each holds a sentinel.
 local header, policy, lists, layout =
   unpack(redis.call('HMGET', KEYS[6], 'header', 'policy', 'lists', 'layout'))
@@ -30,7 +30,11 @@ end
 redis.call('HSETNX', KEYS[3], '', '')
 redis.call('HSETNX', KEYS[4], '', '')
 if redis.call('HLEN', KEYS[18]) <= 1 then redis.call('UNLINK', KEYS[18]) end
-for i = 7, 18 do redis.call('HSETNX', KEYS[i], '', '') end
+for i = 7, 10 do
+  if redis.call('EXISTS', KEYS[i]) == 0 then redis.call('RPUSH', KEYS[i], '') end
+end
+for i = 11, 18 do redis.call('HSETNX', KEYS[i], '', '') end
+for i = 21, 24 do redis.call('HSETNX', KEYS[i], '', '') end
 redis.call('HSETNX', KEYS[20], '', '')
 redis.call('ZADD', KEYS[5], '+inf', '')
 redis.call('ZADD', KEYS[19], '+inf', '')
@@ -48,8 +52,11 @@ redis.call('ZRANDMEMBER', KEYS[19], 1)
 redis.call('HMGET', KEYS[3], '')
 redis.call('HEXISTS', KEYS[3], '')
 redis.call('HLEN', KEYS[4])
-redis.call('HRANDFIELD', KEYS[7], 1, 'WITHVALUES')
-redis.call('HSCAN', KEYS[7], 0, 'COUNT', 1)
+redis.call('LPUSH', KEYS[7], redis.call('LPOP', KEYS[7], 1)[1])
+redis.call('LPOS', KEYS[7], nobody, 'MAXLEN', 1)
+redis.call('LLEN', KEYS[7])
+redis.call('HRANDFIELD', KEYS[21], 1, 'WITHVALUES')
+redis.call('HSCAN', KEYS[3], 0, 'COUNT', 1)
 redis.call('ZSCAN', KEYS[5], 0, 'COUNT', 1)
 redis.call('HGETALL', KEYS[20])
 redis.call('XLEN', KEYS[1])

@@ -9,10 +9,26 @@ local function find(kind, entity, what)
   for _, word in ipairs({ kind, entity, what }) do findings[#findings + 1] = word end
 end
 
+-- Where lanes are filed: lists of those that are new, hashes of closed and of open ones.
+local LISTS, HASHES = { 7, 8, 9, 10 }, { 15, 16, 17, 18, 21, 22, 23, 24 }
+-- A list is searched from its beginning. To file a lane twice does no harm.
+local SEARCHED_MAX = 1000
+
+-- Each lane and each sentinel is there once.
+local function are_all_filed()
+  local filed = 0
+  for _, key in ipairs(LISTS) do filed = filed + redis.call('LLEN', KEYS[key]) - 1 end
+  for _, key in ipairs(HASHES) do filed = filed + redis.call('HLEN', KEYS[key]) - 1 end
+  return filed >= redis.call('HLEN', KEYS[3]) - 1
+end
+
 local function is_filed(entity)
-  for key = 7, 18 do
-    local in_ring = key <= 10 or key >= 15
-    if in_ring and redis.call('HEXISTS', KEYS[key], entity) == 1 then return true end
+  for _, key in ipairs(HASHES) do
+    if redis.call('HEXISTS', KEYS[key], entity) == 1 then return true end
+  end
+  if are_all_filed() then return true end
+  for _, key in ipairs(LISTS) do
+    if redis.call('LPOS', KEYS[key], entity, 'MAXLEN', SEARCHED_MAX) then return true end
   end
   return false
 end
@@ -29,7 +45,7 @@ local function look_at_lane(entity, text)
     find('idle_gap', entity, text)
   end
   if not is_filed(entity) then
-    redis.call('HSET', opened_key, entity, '')
+    redis.call('RPUSH', born_key, entity)
     find('unfiled_lane', entity, text)
   end
 end

@@ -1,14 +1,14 @@
 -- sweep: looks at lanes that are old enough, retires them, forgets tombstones, and finds
 -- what is stuck or never began (src/order/retire.rs). Running it twice does no harm.
 --
--- KEYS  as in enter.lua, then 15-18 closed  19 announced
+-- KEYS  as in enter.lua, then 15-18 closed  19 announced  20 groups  21-24 opened
 -- ARGV  3 entities at most, in each of three places  4 when the search began, or '' for now
 -- Reply {time, retired, forgotten, more (0 or 1), then for each finding: kind, entity, time, state}
 local count, time = tonumber(ARGV[3]), now()
 local as_of = tonumber(ARGV[4]) or time
 local stuck_after, retire_after = tonumber(policy[18]), tonumber(policy[19])
 local idle_retire_after, remember_for = tonumber(policy[20]), tonumber(policy[21])
-local OPENED, TOMBS, CLOSED = 6, 10, 14   -- the keys of a ring follow these
+local BORN, TOMBS, CLOSED, OPENED = 6, 10, 14, 20   -- the keys of a ring follow these
 local retired, forgotten, findings = 0, 0, {}
 
 local function hand_parse(text)
@@ -25,7 +25,8 @@ end
 
 -- Every bucket holds a sentinel.
 local function is_empty(keys, bucket)
-  return redis.call('HLEN', KEYS[keys + 1 + bucket]) <= 1
+  local is_unborn = keys ~= OPENED or redis.call('LLEN', KEYS[BORN + 1 + bucket]) <= 1
+  return is_unborn and redis.call('HLEN', KEYS[keys + 1 + bucket]) <= 1
 end
 
 -- Lets the next bucket take over, if it is time and it is empty.
@@ -49,10 +50,22 @@ local function file(keys, hand, entity, value)
   redis.call('HSET', KEYS[keys + 1 + hand.current], entity, value)
 end
 
+-- Adds up to `count` entities of a bucket, which nobody has looked at yet.
+local function take_born(bucket, entities, values)
+  local key = KEYS[BORN + 1 + bucket]
+  for _, entity in ipairs(redis.call('LPOP', key, count + 1) or {}) do
+    if entity ~= '' and not values[entity] then
+      entities[#entities + 1], values[entity] = entity, ''
+    end
+  end
+  redis.call('LPUSH', key, '')
+end
+
 -- Takes up to `count` entities out of a bucket, with what was filed about them.
 local function take(keys, bucket)
   local key = KEYS[keys + 1 + bucket]
   local entities, values = {}, {}
+  if keys == OPENED then take_born(bucket, entities, values) end
   local drawn = redis.call('HRANDFIELD', key, count + 1, 'WITHVALUES')
   for i = 1, #drawn, 2 do
     if drawn[i] ~= '' and #entities < count then
