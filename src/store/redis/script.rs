@@ -27,7 +27,7 @@ macro_rules! script {
 /// Most scripts run the rules: the same files, then what is theirs.
 macro_rules! rules {
     ($($file:literal),+) => {
-        script!("enter.lua", "lane.lua", "begin.lua", "release.lua", "wait.lua", "pass.lua", $($file),+)
+        script!("enter.lua", "clock.lua", "lane.lua", "begin.lua", "release.lua", "wait.lua", "pass.lua", $($file),+)
     };
 }
 
@@ -39,6 +39,7 @@ macro_rules! admit {
             "enter.lua",
             "admit_predict.lua",
             $fast,
+            "clock.lua",
             "lane.lua",
             "begin.lua",
             "release.lua",
@@ -75,7 +76,20 @@ fn bare(source: &str) -> String {
     lines.filter(|line| !line.is_empty() && !line.starts_with("--")).collect::<Vec<_>>().join("\n")
 }
 
-pub static ELAPSE: Script = rules!("elapse.lua", "commit.lua", "elapse_reply.lua");
+/// Time asks often, and nearly always in vain: this one, too, begins with what returns before the rules.
+pub static ELAPSE: Script = script!(
+    "enter.lua",
+    "clock.lua",
+    "elapse_idle.lua",
+    "lane.lua",
+    "begin.lua",
+    "release.lua",
+    "wait.lua",
+    "pass.lua",
+    "elapse.lua",
+    "commit.lua",
+    "elapse_reply.lua"
+);
 pub static EXTEND: Script = rules!("extend.lua", "commit.lua");
 pub static SKIP: Script = rules!("skip.lua", "commit.lua", "skip_reply.lua");
 pub static MODE: Script = rules!("mode.lua", "commit.lua", "mode_reply.lua");
@@ -83,7 +97,7 @@ pub static ANNOUNCE: Script = rules!("announce.lua");
 pub static SWEEP: Script = rules!("sweep.lua");
 pub static REPAIR: Script = rules!("repair.lua");
 /// No rules, but their policy and clock.
-pub static TRIM: Script = script!("enter.lua", "lane.lua", "begin.lua", "trim.lua");
+pub static TRIM: Script = script!("enter.lua", "clock.lua", "lane.lua", "begin.lua", "trim.lua");
 pub static OPEN_TOPIC: Script = script!("open_topic.lua");
 pub static OPEN_PARTITION: Script = script!("open_partition.lua");
 pub static RESUME: Script = script!("resume.lua");

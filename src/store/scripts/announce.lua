@@ -5,7 +5,7 @@
 -- Reply 'noted', 'begun' or 'full'
 -- Due above 0, because the sign tells those that were reported.
 local entity, due = ARGV[3], math.max(now() + tonumber(ARGV[4]), 1)
-redis.call('HSET', KEYS[6], 'clock', text_of(clock_now) .. ',' .. text_of(clock_last))
+redis.call('HSET', KEYS[6], 'clock', clock_text())
 if redis.call('HEXISTS', KEYS[3], entity) == 1 or tombstone_of(entity) then return 'begun' end
 -- One of them is the sentinel.
 local function is_full()

@@ -6,8 +6,6 @@ local WIRE = '4'
 if string.match(header, '^w(%d+)|') ~= WIRE then
   return redis.error_reply('WIRE this partition was written by another version: ' .. header)
 end
-local TICK_MS = 250
-local ADVANCE_MAX_MS, ELAPSE_MIN_MS = 2 * TICK_MS, TICK_MS / 2
 -- Stands for a deadline in lanes that must be marked once the partition is restored.
 local DUE_WHEN_RESTORED = 9007199254740992
 
@@ -32,21 +30,7 @@ local lists = stored[2] ~= '' and cjson.decode(stored[2]) or {}
 local terminal_types, lifecycle = {}, lists.lifecycle
 for _, kind in ipairs(lists.terminal or {}) do terminal_types[kind] = true end
 
--- The partition clock: moves by at most two ticks between two looks, and never back. A
--- call that needs no time takes none.
-local clock_now, clock_last = string.match(stored[4], '^(%d+),(%d+)$')
-clock_now, clock_last = tonumber(clock_now), tonumber(clock_last)
-local clock_asked = false
-local function now()
-  if not clock_asked then
-    clock_asked = true
-    local time = redis.call('TIME')
-    local wall = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-    clock_now = clock_now + math.min(math.max(wall - clock_last, 0), ADVANCE_MAX_MS)
-    clock_last = wall
-  end
-  return clock_now
-end
+if not clock_asked then clock_parse(stored[4]) end
 
 -- 'ordered', or who degraded it and when.
 local mode, mode_since = string.match(stored[5], '^(%a+),(%d+)$')

@@ -89,7 +89,7 @@ end
 local left_draining = redis.call('ZCOUNT', KEYS[5], '-inf', 0) > 0
 local flags_now = (left_draining and 'd' or '') .. (mode ~= 'ordered' and 'x' or '') .. (full and 'f' or '')
 if flags_now == '' then flags_now = '-' end
-local changed = { 'clock', text_of(clock_now) .. ',' .. text_of(clock_last) }
+local changed = { 'clock', clock_text() }
 if flags_now ~= flags then
   header = string.sub(header, 1, -#flags - 1) .. flags_now
   changed[#changed + 1] = 'header'

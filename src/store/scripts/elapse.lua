@@ -6,8 +6,8 @@
 -- Reply {ran (0 or 1), lanes, more (0 or 1), drained, after_terminal, notes, degraded (0 or 1)}
 local lanes_max = tonumber(ARGV[3])
 local time = now()
-if time - tonumber(redis.call('HGET', KEYS[6], 'elapsed')) < ELAPSE_MIN_MS then
-  redis.call('HSET', KEYS[6], 'clock', text_of(clock_now) .. ',' .. text_of(clock_last))
+if time - tonumber(redis.call('HGET', KEYS[6], 'elapsed')) < TICK_MS / 2 then
+  redis.call('HSET', KEYS[6], 'clock', clock_text())
   return { 0, 0, 0, 0, 0, '', degraded and 1 or 0 }
 end
 

@@ -110,7 +110,7 @@ local flags_now = (left_draining and 'd' or '') .. (degraded and 'x' or '') .. (
 if flags_now == '' then flags_now = '-' end
 if flags_now ~= flags then header = string.sub(header, 1, -#flags - 1) .. flags_now end
 redis.call('HSET', KEYS[6], 'header', header, 'parked_bytes', text_of(math.max(load_bytes, 0)), 'clock',
-  text_of(clock_now) .. ',' .. text_of(clock_last))
+  clock_text())
 
 local reply = { next_cursor }
 for _, word in ipairs(findings) do reply[#reply + 1] = word end

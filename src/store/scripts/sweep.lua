@@ -94,8 +94,7 @@ local function write_rings(may_retire)
     rings = rings .. (is_used and '1' or '0')
   end
   redis.call('HSET', KEYS[6], 'rings', rings, 'hand_opened', hand_text(opened), 'hand_closed',
-    hand_text(closed), 'hand_tombs', hand_text(tombs), 'clock',
-    text_of(clock_now) .. ',' .. text_of(clock_last))
+    hand_text(closed), 'hand_tombs', hand_text(tombs), 'clock', clock_text())
 end
 write_rings(true)
 

@@ -18,7 +18,7 @@ local END = { '18446744073709551615', '18446744073709551615' }
 local trims, count = ARGV[3] == 'trim', tonumber(ARGV[4])
 -- Who only looks needs no time.
 local time = trims and now()
-local changed = { 'clock', text_of(clock_now) .. ',' .. text_of(clock_last) }
+local changed = { 'clock', clock_text() }
 
 local function answer(ran, events, late, more, floor, group)
   redis.call('HSET', KEYS[6], unpack(changed))
