@@ -28,6 +28,12 @@ pub const ASSIGNED_IN_FLIGHT_MAX: usize = 16;
 const BACKOFF_FIRST: Duration = Duration::from_millis(5);
 const BACKOFF_LONGEST: Duration = Duration::from_millis(500);
 
+/// A partition whose last batch was at least so large is busy: its next one waits for company.
+const BUSY_EVENTS: usize = 16;
+/// How often all other tasks have their turn meanwhile, unless so many events are there before.
+const GATHER_ROUNDS: usize = 48;
+const ENOUGH_EVENTS: usize = 64;
+
 pub(super) struct Submission {
     pub offer: Offer,
     pub ticket: Ticket,
@@ -42,6 +48,7 @@ pub(super) struct Owner {
     metrics: Arc<TopicMetrics>,
     random: Random,
     waiting: VecDeque<Submission>,
+    is_busy: bool,
     /// Waiting events per entity, of topics whose lanes assign sequences.
     assigned: HashMap<Entity, usize>,
     hints: Hints,
@@ -66,6 +73,7 @@ impl Owner {
             metrics,
             random,
             waiting: VecDeque::new(),
+            is_busy: false,
             assigned: HashMap::new(),
             hints: Hints::new(first),
             more: true,
@@ -88,13 +96,8 @@ impl Owner {
                     },
                     _ = closing.wait_for(|closing| *closing) => return,
                 }
-                // Lets the connections finish decoding what they have already read:
-                // a burst then becomes one batch instead of a small and a large one.
-                tokio::task::yield_now().await;
             }
-            while let Ok(submission) = queue.try_recv() {
-                self.enqueue(submission);
-            }
+            self.gather(&mut queue).await;
             self.commit().await;
             // Whoever is told to end does so even if a lane is left half drained: others
             // go on with it.
@@ -102,6 +105,24 @@ impl Owner {
                 return;
             }
         }
+    }
+
+    /// Lets the connections finish decoding what they have already read: a burst then becomes one batch instead of a
+    /// small and a large one. Where many events come, a call costs as much as some ten of them, and while the store
+    /// is busy with other partitions a small call is not answered sooner than a large one: so it takes some more rounds.
+    /// Where few come, nobody waits.
+    async fn gather(&mut self, queue: &mut mpsc::UnboundedReceiver<Submission>) {
+        let rounds = if self.is_busy { GATHER_ROUNDS } else { 1 };
+        for _ in 0..rounds {
+            tokio::task::yield_now().await;
+            while let Ok(submission) = queue.try_recv() {
+                self.enqueue(submission);
+            }
+            if self.waiting.len() >= ENOUGH_EVENTS {
+                break;
+            }
+        }
+        self.is_busy = self.waiting.len() >= BUSY_EVENTS;
     }
 
     fn enqueue(&mut self, submission: Submission) {
