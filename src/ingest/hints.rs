@@ -12,8 +12,8 @@ use crate::{
     store::{LaneOffers, Offer},
 };
 
-/// How many sets of hints there are, and hints in a set: 64 KiB a partition, once events come.
-const SETS: usize = 512;
+/// How many sets of hints a topic's partitions have together, and hints in a set: 1 MiB a topic, once events come.
+const SETS_OF_TOPIC: usize = 8_192;
 const HINTS_OF_SET: usize = 8;
 
 /// Events of unknown entities that were in their turn before the next such event is expected to be.
@@ -22,6 +22,8 @@ const TRUST_MIN: u32 = 64;
 pub struct Hints {
     /// The sequence with which entities begin.
     first: Sequence,
+    /// So many sets there are, once there is something to be remembered.
+    sets_max: usize,
     /// Each with the hint that was learned from last in front.
     sets: Vec<[Hint; HINTS_OF_SET]>,
     /// How many events in a row were in their turn that were not their entity's first, and of which no hint was there.
@@ -60,8 +62,10 @@ impl Hint {
 }
 
 impl Hints {
-    pub fn new(first: Sequence) -> Self {
-        Hints { first, sets: Vec::new(), trust: TRUST_MIN }
+    /// Of one of so many partitions.
+    pub fn new(first: Sequence, partitions: u32) -> Self {
+        let sets_max = (SETS_OF_TOPIC / partitions.max(1) as usize).max(1);
+        Hints { first, sets_max, sets: Vec::new(), trust: TRUST_MIN }
     }
 
     /// Are all these of one entity likely to be in their turn, in a lane with nothing parked? If nothing is known of it: the first always is, and any
@@ -69,7 +73,7 @@ impl Hints {
     /// begun, they are; where entities begin with what comes too early they are not.
     pub fn expect(&self, lane: LaneOffers<'_>) -> bool {
         let Some((epoch, first)) = run(lane) else { return false };
-        let (set, tag) = place_of(&lane[0]);
+        let (set, tag) = self.place_of(&lane[0]);
         let hint = self.sets.get(set).and_then(|set| set.iter().find(|hint| hint.tag == tag));
         match hint {
             Some(hint) => hint.awaits(epoch, first),
@@ -105,9 +109,9 @@ impl Hints {
     /// longest.
     fn hint(&mut self, offer: &Offer, sequence: Sequence, next: u64, is_in_turn: bool) -> &mut Hint {
         if self.sets.is_empty() {
-            self.sets.resize(SETS, Default::default());
+            self.sets.resize(self.sets_max, Default::default());
         }
-        let ((set, tag), epoch) = (place_of(offer), offer.event.epoch.get() as u32);
+        let ((set, tag), epoch) = (self.place_of(offer), offer.event.epoch.get() as u32);
         let set = &mut self.sets[set];
         let known = set.iter().position(|hint| hint.tag == tag);
         set[..=known.unwrap_or(HINTS_OF_SET - 1)].rotate_right(1);
@@ -119,12 +123,12 @@ impl Hints {
         }
         &mut set[0]
     }
-}
 
-/// Its set, and its tag in there. (The lowest bits say in which partition it is.)
-fn place_of(offer: &Offer) -> (usize, u32) {
-    let hash = xxh3_64(offer.entity.as_str().as_bytes());
-    ((hash >> 48) as usize % SETS, ((hash >> 16) as u32).max(1))
+    /// Its set, and its tag in there. (The lowest bits say in which partition it is.)
+    fn place_of(&self, offer: &Offer) -> (usize, u32) {
+        let hash = xxh3_64(offer.entity.as_str().as_bytes());
+        ((hash >> 48) as usize % self.sets_max, ((hash >> 16) as u32).max(1))
+    }
 }
 
 /// Where they begin, if they follow each other without a hole.
@@ -167,7 +171,7 @@ mod tests {
     const PARKED: Verdict = Verdict::Parked { depth: 1 };
 
     fn hints() -> Hints {
-        Hints::new(Sequence::new(0).unwrap())
+        Hints::new(Sequence::new(0).unwrap(), 16)
     }
 
     /// Which of the sequences 0 to 9 are expected of the entity.
@@ -265,7 +269,7 @@ mod tests {
     #[test]
     fn many_entities_are_remembered_and_not_more() {
         let mut hints = hints();
-        let places = SETS * HINTS_OF_SET;
+        let places = hints.sets_max * HINTS_OF_SET;
         let is_known = |hints: &Hints, n: usize| !hints.expect(&[offer(&n.to_string(), 0, 9)]);
         for n in 0..places / 2 {
             hints.learn(&offer(&n.to_string(), 0, 0), released(0));

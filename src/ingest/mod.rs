@@ -32,6 +32,7 @@ use tokio::{
 
 use self::{
     elapse::Ticker,
+    hints::Hints,
     live::Listener,
     partition::{Owner, Submission},
     trim::Trimmer,
@@ -120,8 +121,9 @@ impl Ingest {
                 // Unbounded by itself; bounded by InFlight, which every submission holds.
                 let (sender, queue) = mpsc::unbounded_channel();
                 let jitter = Random::from_seed(random.draw());
-                let (first, metrics) = (spec.policy.first, metrics.clone());
-                let owner = Owner::new(id.clone(), first, options.clone(), ports.clone(), metrics, jitter);
+                let hints = Hints::new(spec.policy.first, spec.partitions);
+                let metrics = metrics.clone();
+                let owner = Owner::new(id.clone(), hints, options.clone(), ports.clone(), metrics, jitter);
                 tasks.spawn(owner.run(queue, closed.clone()));
                 partitions.push((id, sender));
             }

@@ -15,7 +15,7 @@ use tracing::{error, info, warn};
 use super::{Options, Ports, hints::Hints, outcome::Outcome, request::Ticket};
 use crate::{
     metrics::TopicMetrics,
-    order::{Entity, Position, Sequence, Verdict},
+    order::{Entity, Position, Verdict},
     random::Random,
     store::{Admitted, Batch, Offer, PartitionId, StoreError},
 };
@@ -60,7 +60,7 @@ pub(super) struct Owner {
 impl Owner {
     pub fn new(
         id: PartitionId,
-        first: Sequence,
+        hints: Hints,
         options: Options,
         ports: Ports,
         metrics: Arc<TopicMetrics>,
@@ -75,7 +75,7 @@ impl Owner {
             waiting: VecDeque::new(),
             is_busy: false,
             assigned: HashMap::new(),
-            hints: Hints::new(first),
+            hints,
             more: true,
             store_answers: true,
         }
