@@ -53,6 +53,8 @@ async fn left(url: &str) -> (Vec<Vec<String>>, BTreeMap<String, String>) {
     let mut direct = direct(url).await;
     let entries: Vec<(String, Vec<String>)> =
         redis::cmd("XRANGE").arg(&keys.events).arg("-").arg("+").query_async(&mut direct).await.unwrap();
+    let barred: Vec<String> = redis::cmd("KEYS").arg("*barred*").query_async(&mut direct).await.unwrap();
+    assert!(barred.is_empty(), "nothing is barred outside of a transaction: {barred:?}");
     (entries.into_iter().map(|(_, fields)| fields).collect(), direct.hgetall(&keys.lanes).await.unwrap())
 }
 
