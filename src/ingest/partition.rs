@@ -96,6 +96,9 @@ impl Owner {
                     },
                     _ = closing.wait_for(|closing| *closing) => return,
                 }
+                // Lets the connections finish decoding what they have already read:
+                // a burst then becomes one batch instead of a small and a large one.
+                tokio::task::yield_now().await;
             }
             self.gather(&mut queue).await;
             self.commit().await;
@@ -107,20 +110,19 @@ impl Owner {
         }
     }
 
-    /// Lets the connections finish decoding what they have already read: a burst then becomes one batch instead of a
-    /// small and a large one. Where many events come, a call costs as much as some ten of them, and while the store
-    /// is busy with other partitions a small call is not answered sooner than a large one: so it takes some more rounds.
+    /// Takes what is there. Where many events come, a call costs as much as some ten of them, and while the store is busy
+    /// with other partitions a small call is not answered sooner than a large one: so there it waits for some more.
     /// Where few come, nobody waits.
     async fn gather(&mut self, queue: &mut mpsc::UnboundedReceiver<Submission>) {
-        let rounds = if self.is_busy { GATHER_ROUNDS } else { 1 };
+        let rounds = if self.is_busy { GATHER_ROUNDS } else { 0 };
         for _ in 0..rounds {
-            tokio::task::yield_now().await;
-            while let Ok(submission) = queue.try_recv() {
-                self.enqueue(submission);
-            }
-            if self.waiting.len() >= ENOUGH_EVENTS {
+            if self.waiting.len() + queue.len() >= ENOUGH_EVENTS {
                 break;
             }
+            tokio::task::yield_now().await;
+        }
+        while let Ok(submission) = queue.try_recv() {
+            self.enqueue(submission);
         }
         self.is_busy = self.waiting.len() >= BUSY_EVENTS;
     }
