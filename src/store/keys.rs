@@ -73,7 +73,7 @@ pub struct PartitionKeys {
     pub parked: String,
     pub gaps: String,
     pub meta: String,
-    /// Lanes that were made and not looked at since, by age: a list, because a hash costs four times as much.
+    /// Lanes that were made and not looked at since, by age: lists, because each event that begins a lane pays for it.
     pub born: [String; BUCKETS],
     /// Open lanes that were looked at, by age.
     pub opened: [String; BUCKETS],

@@ -12,7 +12,7 @@ local function is_idle()
   clock_parse(clock)
   local time = string.format('%.0f', now())
   local is_soon = tonumber(time) - tonumber(elapsed) < TICK_MS / 2
-  -- Lanes that wait for their partition to be restored are due as well.
+  -- Lanes that wait for their partition to be restored (DUE_WHEN_RESTORED, not defined yet) are due as well.
   if not is_soon and (redis.call('ZCOUNT', KEYS[5], '-inf', time) > 0
     or redis.call('ZCOUNT', KEYS[5], '9007199254740992', '9007199254740992') > 0) then return end
   redis.call('HSET', KEYS[6], 'clock', clock_text(), 'elapsed', is_soon and elapsed or time)
