@@ -9,8 +9,8 @@ use redis::AsyncCommands;
 use seriatim::{
     order::{Entity, Epoch, Event, Policy, Position, Sequence, Verdict},
     store::{
-        Admitted, Batch, Layout, Numbering, Offer, PartitionId, PartitionKeys, Path, Payload, RedisStore,
-        Store, Straight, TopicSpec,
+        Admitted, Batch, Guess, Layout, Numbering, Offer, PartitionId, PartitionKeys, Path, Payload,
+        RedisStore, Store, Straight, TopicSpec,
     },
 };
 use support::{direct, redis_server, store_that_goes};
@@ -133,6 +133,29 @@ async fn what_is_not_in_order_is_barred_and_decided_by_the_rules() {
     }
 }
 
+/// The same of other entities, none of which ends.
+fn other_batch(sequence: u64) -> Batch {
+    Batch::form(other_offers(sequence).into_iter().map(|offer| (offer, ())).collect()).0
+}
+
+fn other_offers(sequence: u64) -> Vec<Offer> {
+    let renamed = |mut offer: Offer| {
+        offer.entity = Entity::new(&offer.entity.as_str().replace("job", "other")).unwrap();
+        offer.event.payload.kind = "step".into();
+        offer
+    };
+    batch(sequence).into_offers().into_iter().map(renamed).collect()
+}
+
+/// Those, of which one entity's is another; and what is guessed of it.
+fn guessed_batch(sequence: u64, odd: u64, odd_sequence: u64, guess: Guess) -> Batch {
+    let mut offers = other_offers(sequence);
+    offers[odd as usize] = other_offers(odd_sequence).remove(odd as usize);
+    let name = format!("other-{odd}");
+    let arrived = offers.into_iter().map(|offer| (offer, ())).collect();
+    Batch::form_by(arrived, |lane| if lane[0].entity.as_str() == name { guess } else { Guess::InTurn }).0
+}
+
 /// Events of all but one entity, which seem to be in their turn, and one that does not.
 fn mixed_batch(sequence: u64, odd: u64, odd_sequence: u64) -> Batch {
     let mut arrived: Vec<(Offer, ())> =
@@ -140,7 +163,8 @@ fn mixed_batch(sequence: u64, odd: u64, odd_sequence: u64) -> Batch {
     let odd_batch = batch(odd_sequence).into_offers();
     arrived[odd as usize] = (odd_batch[odd as usize].clone(), ());
     let name = format!("job-{odd}");
-    Batch::form_by(arrived, |lane| lane[0].entity.as_str() != name).0
+    let guess = |is_odd: bool| if is_odd { Guess::Unclear } else { Guess::InTurn };
+    Batch::form_by(arrived, |lane| guess(lane[0].entity.as_str() == name)).0
 }
 
 #[tokio::test]
@@ -235,4 +259,155 @@ async fn nobody_goes_straight_who_could_not_be_barred() {
         let keys: Vec<String> = redis::cmd("KEYS").arg("*trial*").query_async(&mut admin).await.unwrap();
         assert!(keys.is_empty(), "{rule}: {keys:?}");
     }
+}
+
+/// A store that goes straight, and has been alone for long enough to rely on what it knows.
+async fn alone(url: &str, layout: Layout, sequences: u64) -> RedisStore {
+    let store = store_that_goes(Straight::WhenCalm, url);
+    store.open(&topic(layout)).await.unwrap();
+    for sequence in 0..sequences {
+        store.admit(&partition(), &batch(sequence)).await.unwrap();
+    }
+    store
+}
+
+fn verdict_of(admitted: &Admitted, entity: usize) -> Verdict {
+    admitted.decisions[entity].verdict
+}
+
+/// One entity's events come two places late; the others go on. Nothing of it needs the rules.
+#[tokio::test]
+async fn what_waits_goes_straight_and_leaves_what_the_script_leaves() {
+    for layout in Layout::ALL {
+        let mut found = Vec::new();
+        for straight in [Straight::Never, Straight::WhenCalm] {
+            let redis = redis_server(&[]);
+            let store = store_that_goes(straight, &redis.url());
+            store.open(&topic(layout)).await.unwrap();
+            for sequence in 0..18 {
+                store.admit(&partition(), &other_batch(sequence)).await.unwrap();
+            }
+            for (sequence, odd, guess) in [
+                (18, 19, Guess::Ahead),
+                (19, 20, Guess::Ahead),
+                (20, 18, Guess::Fills { run: 2 }),
+                (21, 21, Guess::InTurn),
+            ] {
+                let batch = guessed_batch(sequence, 4, odd, guess);
+                let admitted = store.admit(&partition(), &batch).await.unwrap();
+                let expected = match odd {
+                    19 => Verdict::Parked { depth: 1 },
+                    20 => Verdict::Parked { depth: 2 },
+                    _ => Verdict::Released { sequence: Sequence::new(odd).unwrap() },
+                };
+                let place = if odd == 21 { 4 } else { 9 };
+                assert_eq!(verdict_of(&admitted, place), expected, "{layout:?} {straight:?}");
+                assert_eq!(admitted.drained, if odd == 18 { 2 } else { 0 });
+                if straight == Straight::WhenCalm {
+                    assert_eq!(admitted.path, Path::Straight, "{layout:?} {odd}");
+                }
+            }
+            let keys = PartitionKeys::new(&partition());
+            let mut direct = direct(&redis.url()).await;
+            let parked: u64 = direct.hlen(&keys.parked).await.unwrap();
+            let gaps: u64 = direct.zcard(&keys.gaps).await.unwrap();
+            assert_eq!((parked, gaps), (1, 1), "sentinels only");
+            found.push(left(&redis.url()).await);
+        }
+        assert_eq!(found[0], found[1]);
+    }
+}
+
+/// Another sidecar has moved a lane meanwhile: nothing is appended twice or out of turn.
+#[tokio::test]
+async fn what_is_known_by_heart_does_not_count_once_somebody_else_was_there() {
+    for layout in Layout::ALL {
+        let redis = redis_server(&[]);
+        let one = alone(&redis.url(), layout, 10).await;
+        let other = store_that_goes(Straight::WhenCalm, &redis.url());
+        other.open(&topic(layout)).await.unwrap();
+        // So many go straight before anything rests on what is known; then all of it does.
+        for sequence in 0..20 {
+            let admitted = one.admit(&partition(), &other_batch(sequence)).await.unwrap();
+            assert!(matches!(admitted.path, Path::Straight), "{:?}", admitted.path);
+        }
+        let theirs = other.admit(&partition(), &other_batch(20)).await.unwrap();
+        assert_eq!(verdict_of(&theirs, 0), Verdict::Released { sequence: Sequence::new(20).unwrap() });
+        let again = one.admit(&partition(), &other_batch(20)).await.unwrap();
+        let known = Verdict::Duplicate { sequence: Sequence::new(20).unwrap() };
+        assert!(again.decisions.iter().all(|decision| decision.verdict == known), "{again:?}");
+        let ahead = one.admit(&partition(), &other_batch(22)).await.unwrap();
+        assert_eq!(verdict_of(&ahead, 0), Verdict::Parked { depth: 1 });
+    }
+}
+
+/// A server that lost its last writes: what it has is older than what is known.
+#[tokio::test]
+async fn what_is_known_by_heart_does_not_count_in_a_store_that_went_back() {
+    let redis = redis_server(&[]);
+    let keys = PartitionKeys::new(&partition());
+    let mut direct = direct(&redis.url()).await;
+    let store = alone(&redis.url(), Layout::Entry, 10).await;
+    for sequence in 0..20 {
+        store.admit(&partition(), &other_batch(sequence)).await.unwrap();
+    }
+    let mut kept = Vec::new();
+    for key in keys.all() {
+        let value: Vec<u8> = redis::cmd("DUMP").arg(key).query_async(&mut direct).await.unwrap();
+        kept.push((key, value));
+    }
+    for sequence in 20..25 {
+        store.admit(&partition(), &other_batch(sequence)).await.unwrap();
+    }
+    for (key, value) in kept {
+        let mut restore = redis::cmd("RESTORE");
+        restore.arg(key).arg(0).arg(value).arg("REPLACE");
+        let _: () = restore.query_async(&mut direct).await.unwrap();
+    }
+    // What was forgotten is missed, and not passed over in silence.
+    let ahead = store.admit(&partition(), &other_batch(25)).await.unwrap();
+    assert!(
+        ahead.decisions.iter().all(|decision| decision.verdict == Verdict::Parked { depth: 1 }),
+        "{ahead:?}"
+    );
+    for sequence in 20..25 {
+        store.admit(&partition(), &other_batch(sequence)).await.unwrap();
+    }
+    let (entries, lanes) = left(&redis.url()).await;
+    assert_eq!(entries.len(), (10 + 26) * EVENTS as usize);
+    assert_eq!(lanes["other-0"], "3:26");
+}
+
+/// What was retired while somebody knew it by heart is woken by the rules, its tombstone removed.
+#[tokio::test]
+async fn what_is_known_by_heart_does_not_count_once_it_was_retired() {
+    let redis = redis_server(&[]);
+    let store = store_that_goes(Straight::WhenCalm, &redis.url());
+    let mut topic = topic(Layout::Entry);
+    topic.policy.retirement.stuck_after = 1;
+    topic.policy.retirement.idle_retire_after = 1;
+    store.open(&topic).await.unwrap();
+    for sequence in 0..20 {
+        store.admit(&partition(), &other_batch(sequence)).await.unwrap();
+    }
+    let mut retired = 0;
+    for _ in 0..1_000 {
+        retired += store.sweep(&partition(), 100, None).await.unwrap().retired;
+        if retired == EVENTS {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(retired, EVENTS);
+    let admitted = store.admit(&partition(), &other_batch(20)).await.unwrap();
+    assert_eq!(verdict_of(&admitted, 0), Verdict::Released { sequence: Sequence::new(20).unwrap() });
+    let keys = PartitionKeys::new(&partition());
+    let mut direct = direct(&redis.url()).await;
+    let mut tombs = 0;
+    for key in &keys.tombs {
+        let with_sentinel: u64 = direct.hlen(key).await.unwrap();
+        tombs += with_sentinel - 1;
+    }
+    assert_eq!(tombs, 0, "whoever is awake has no tombstone");
+    assert_eq!(left(&redis.url()).await.1["other-0"], "3:21");
 }

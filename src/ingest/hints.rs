@@ -9,7 +9,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
     order::{Epoch, Position, Sequence, Verdict},
-    store::{LaneOffers, Offer},
+    store::{Guess, LaneOffers, Offer},
 };
 
 /// How many sets of hints a topic's partitions have together, and hints in a set: 1 MiB a topic, once events come.
@@ -18,6 +18,9 @@ const HINTS_OF_SET: usize = 8;
 
 /// Events of unknown entities that were in their turn before the next such event is expected to be.
 const TRUST_MIN: u32 = 64;
+
+/// What is further ahead may as well be behind.
+const AHEAD_MAX: u32 = 1 << 31;
 
 pub struct Hints {
     /// The sequence with which entities begin.
@@ -42,9 +45,31 @@ struct Hint {
 }
 
 impl Hint {
-    /// Is it this one's turn, and nothing parked that it would release?
-    fn awaits(&self, epoch: Epoch, sequence: Sequence) -> bool {
-        (self.epoch, self.next, self.parked) == (epoch.get() as u32, sequence.get() as u32, 0)
+    /// What becomes of so many events of one epoch, if they are from this one on.
+    fn guess(&self, epoch: Epoch, sequence: Sequence, events: usize) -> Guess {
+        let ahead = (sequence.get() as u32).wrapping_sub(self.next);
+        if self.epoch != epoch.get() as u32 {
+            return Guess::Unclear;
+        }
+        let is_parked =
+            ahead.checked_sub(1).and_then(|bit| self.parked.checked_shr(bit)).unwrap_or(0) & 1 == 1;
+        match (ahead, self.parked) {
+            (0, 0) => Guess::InTurn,
+            (0, parked) if events == 1 => Guess::Fills { run: parked.trailing_ones().into() },
+            (1..AHEAD_MAX, _) if events == 1 && !is_parked => Guess::Ahead,
+            _ => Guess::Unclear,
+        }
+    }
+
+    /// This is next, whatever was believed.
+    fn move_to(&mut self, sequence: Sequence) {
+        let (next, before) = (sequence.get() as u32, self.next);
+        self.parked = match next.wrapping_sub(before) {
+            ahead @ ..AHEAD_MAX => self.parked.checked_shr(ahead),
+            behind => self.parked.checked_shl(behind.wrapping_neg()),
+        }
+        .unwrap_or(0);
+        self.next = next;
     }
 
     /// Next was released, and with it what is parked directly behind it.
@@ -68,16 +93,18 @@ impl Hints {
         Hints { first, sets_max, sets: Vec::new(), trust: TRUST_MIN }
     }
 
-    /// Are all these of one entity likely to be in their turn, in a lane with nothing parked? If nothing is known of it: the first always is, and any
-    /// other if such ones were lately. Where more entities are alive than fit in here, or in a sidecar that has just
-    /// begun, they are; where entities begin with what comes too early they are not.
-    pub fn expect(&self, lane: LaneOffers<'_>) -> bool {
-        let Some((epoch, first)) = run(lane) else { return false };
+    /// What is likely to become of these, all of one entity? If nothing is known of it: the first is in its turn, and so
+    /// is any other if such ones were lately. Where more entities are alive than fit in here, or in a sidecar that has
+    /// just begun, they are; where entities begin with what comes too early they are ahead of it.
+    pub fn guess(&self, lane: LaneOffers<'_>) -> Guess {
+        let Some((epoch, first)) = run(lane) else { return Guess::Unclear };
         let (set, tag) = self.place_of(&lane[0]);
         let hint = self.sets.get(set).and_then(|set| set.iter().find(|hint| hint.tag == tag));
         match hint {
-            Some(hint) => hint.awaits(epoch, first),
-            None => first == self.first || self.trust >= TRUST_MIN,
+            Some(hint) => hint.guess(epoch, first, lane.len()),
+            None if first == self.first || self.trust >= TRUST_MIN => Guess::InTurn,
+            None if lane.len() == 1 => Guess::Ahead,
+            None => Guess::Unclear,
         }
     }
 
@@ -87,13 +114,11 @@ impl Hints {
         match verdict {
             Verdict::Released { .. } => {
                 let hint = self.hint(offer, sequence, sequence.get(), true);
-                if hint.next != sequence.get() as u32 {
-                    (hint.next, hint.parked) = (sequence.get() as u32, 0);
-                }
+                hint.move_to(sequence);
                 hint.advance();
             }
-            // Whatever it waits for, the one before it has not come.
-            Verdict::Parked { .. } => self.hint(offer, sequence, sequence.get() - 1, false).park(sequence),
+            // Of an entity that is not known most likely nothing has come.
+            Verdict::Parked { .. } => self.hint(offer, sequence, self.first.get(), false).park(sequence),
             Verdict::Passed { .. }
             | Verdict::Duplicate { .. }
             | Verdict::Retired { .. }
@@ -176,7 +201,12 @@ mod tests {
 
     /// Which of the sequences 0 to 9 are expected of the entity.
     fn expected(hints: &Hints, entity: &str, epoch: u64) -> Vec<u64> {
-        (0..10).filter(|sequence| hints.expect(&[offer(entity, epoch, *sequence)])).collect()
+        guessed(hints, entity, epoch, Guess::InTurn)
+    }
+
+    /// Of which of the sequences 0 to 9 this is guessed.
+    fn guessed(hints: &Hints, entity: &str, epoch: u64, guess: Guess) -> Vec<u64> {
+        (0..10).filter(|sequence| hints.guess(&[offer(entity, epoch, *sequence)]) == guess).collect()
     }
 
     #[test]
@@ -193,10 +223,13 @@ mod tests {
     fn what_was_parked_goes_with_what_was_missing() {
         let mut hints = hints();
         hints.learn(&offer("a", 0, 1), released(1));
-        for ahead in [3, 4, 6] {
+        for (ahead, run) in [(4, 0), (3, 2), (6, 2)] {
             hints.learn(&offer("a", 0, ahead), PARKED);
             assert_eq!(expected(&hints, "a", 0), [0_u64; 0], "what fills a gap is not all that is released");
+            assert_eq!(guessed(&hints, "a", 0, Guess::Fills { run }), [2]);
         }
+        assert_eq!(guessed(&hints, "a", 0, Guess::Ahead), [5, 7, 8, 9]);
+        assert_eq!(guessed(&hints, "a", 0, Guess::Unclear), [0, 1, 3, 4, 6], "it was there before");
         hints.learn(&offer("a", 0, 2), released(2));
         assert_eq!(expected(&hints, "a", 0), [0_u64; 0]);
         hints.learn(&offer("a", 0, 5), released(5));
@@ -204,12 +237,20 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_entity_that_waits_is_not_expected_to_go_on() {
+    fn an_unknown_entity_that_waits_is_taken_to_have_begun_with_that() {
         let mut hints = hints();
         hints.learn(&offer("a", 2, 5), PARKED);
-        assert_eq!(expected(&hints, "a", 2), [0_u64; 0]);
+        assert_eq!(guessed(&hints, "a", 2, Guess::Fills { run: 0 }), [0]);
+        // It had not.
+        hints.learn(&offer("a", 2, 3), released(3));
+        assert_eq!(guessed(&hints, "a", 2, Guess::Fills { run: 1 }), [4]);
         hints.learn(&offer("a", 2, 4), released(4));
         assert_eq!(expected(&hints, "a", 2), [6]);
+        // It was behind that: somebody has begun it anew.
+        hints.learn(&offer("a", 2, 8), PARKED);
+        hints.learn(&offer("a", 2, 5), released(5));
+        assert_eq!(guessed(&hints, "a", 2, Guess::Fills { run: 0 }), [6]);
+        assert_eq!(guessed(&hints, "a", 2, Guess::Ahead), [7, 9]);
     }
 
     #[test]
@@ -248,10 +289,14 @@ mod tests {
         let mut hints = hints();
         hints.learn(&offer("a", 0, 1), released(1));
         let lane = |sequences: &[u64]| sequences.iter().map(|s| offer("a", 0, *s)).collect::<Vec<_>>();
-        assert!(hints.expect(&lane(&[2, 3, 4])));
-        assert!(!hints.expect(&lane(&[2, 4])));
-        assert!(!hints.expect(&lane(&[2, 2])), "one of them is a duplicate");
-        assert!(!hints.expect(&lane(&[3])));
+        assert_eq!(hints.guess(&lane(&[2, 3, 4])), Guess::InTurn);
+        assert_eq!(hints.guess(&lane(&[2, 4])), Guess::Unclear);
+        assert_eq!(hints.guess(&lane(&[2, 2])), Guess::Unclear, "one of them is a duplicate");
+        assert_eq!(hints.guess(&lane(&[3])), Guess::Ahead);
+        assert_eq!(hints.guess(&lane(&[3, 4])), Guess::Unclear);
+        hints.learn(&offer("a", 0, 3), PARKED);
+        assert_eq!(hints.guess(&lane(&[2])), Guess::Fills { run: 1 });
+        assert_eq!(hints.guess(&lane(&[2, 3])), Guess::Unclear);
     }
 
     #[test]
@@ -270,7 +315,7 @@ mod tests {
     fn many_entities_are_remembered_and_not_more() {
         let mut hints = hints();
         let places = hints.sets_max * HINTS_OF_SET;
-        let is_known = |hints: &Hints, n: usize| !hints.expect(&[offer(&n.to_string(), 0, 9)]);
+        let is_known = |hints: &Hints, n: usize| hints.guess(&[offer(&n.to_string(), 0, 9)]) != Guess::InTurn;
         for n in 0..places / 2 {
             hints.learn(&offer(&n.to_string(), 0, 0), released(0));
         }

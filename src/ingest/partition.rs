@@ -223,7 +223,7 @@ impl Owner {
             events += 1;
         }
         let taken = self.waiting.drain(..events).map(|s| (s.offer, (s.ticket, s.received)));
-        Batch::form_by(taken.collect(), |lane| self.hints.expect(lane))
+        Batch::form_by(taken.collect(), |lane| self.hints.guess(lane))
     }
 
     /// Offers a batch until the store answers, or for as long as its oldest event may

@@ -38,6 +38,11 @@ impl Policy {
         jittered(self.gap_waits[attempt], entity, attempt)
     }
 
+    /// How long each attempt waits.
+    pub fn gap_waits_of(&self, entity: &Entity) -> impl Iterator<Item = u64> {
+        (0..self.gap_waits.len()).map(|attempt| self.gap_wait(entity, attempt))
+    }
+
     /// How long the attempts from this one on wait together.
     pub(super) fn gap_waits_from(&self, entity: &Entity, attempt: usize) -> u64 {
         (attempt..self.gap_waits.len()).map(|attempt| self.gap_wait(entity, attempt)).sum()

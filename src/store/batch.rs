@@ -27,13 +27,41 @@ impl Offer {
 /// lets an entity's run be released without being parked first. It is also what the
 /// fast path needs: one predicted state before and after each lane.
 ///
-/// Entities whose turn seems to have come are in front of the others: a store may have a
-/// cheaper way for those. What seems so need not be so.
+/// Entities whose turn seems to have come are in front, then those of which something else is
+/// guessed: a store may have a cheaper way for both. What seems so need not be so.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
     offers: Vec<Offer>,
     /// So many of them are likely to be in their turn.
     likely: usize,
+    /// Of the others, a guess for each entity.
+    guesses: Vec<Guess>,
+}
+
+/// What is likely to become of an entity's offers. Nothing depends on it but what it costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Guess {
+    /// They are released, and nothing else is.
+    InTurn,
+    /// It is parked.
+    Ahead,
+    /// It is released, and so many parked events with it.
+    Fills {
+        run: u64,
+    },
+    Unclear,
+}
+
+impl Guess {
+    /// In which order a batch has them.
+    fn rank(self) -> u8 {
+        match self {
+            Guess::InTurn => 0,
+            Guess::Ahead => 1,
+            Guess::Fills { .. } => 2,
+            Guess::Unclear => 3,
+        }
+    }
 }
 
 /// The offers of one entity.
@@ -43,14 +71,11 @@ impl Batch {
     /// Forms a batch from offers in arrival order; what came with each offer is
     /// returned in the order of the batch.
     pub fn form<T>(arrived: Vec<(Offer, T)>) -> (Batch, Vec<T>) {
-        Batch::form_by(arrived, |_| true)
+        Batch::form_by(arrived, |_| Guess::InTurn)
     }
 
-    /// The same, by whether an entity's offers are likely to be in their turn.
-    pub fn form_by<T>(
-        arrived: Vec<(Offer, T)>,
-        is_likely: impl Fn(LaneOffers<'_>) -> bool,
-    ) -> (Batch, Vec<T>) {
+    /// The same, by what is likely to become of an entity's offers.
+    pub fn form_by<T>(arrived: Vec<(Offer, T)>, guess: impl Fn(LaneOffers<'_>) -> Guess) -> (Batch, Vec<T>) {
         let mut ranks: HashMap<&Entity, usize> = HashMap::with_capacity(arrived.len());
         let keys = arrived.iter().map(|(Offer { entity, event }, _)| {
             let fresh = ranks.len();
@@ -70,26 +95,31 @@ impl Batch {
             keyed.sort_by_key(|(key, _)| *key);
             keyed.into_iter().map(|(_, arrived)| arrived).unzip()
         };
-        Batch::likely_first(offers, companions, is_likely)
+        Batch::likely_first(offers, companions, guess)
     }
 
     fn likely_first<T>(
         offers: Vec<Offer>,
         companions: Vec<T>,
-        is_likely: impl Fn(LaneOffers<'_>) -> bool,
+        guess: impl Fn(LaneOffers<'_>) -> Guess,
     ) -> (Batch, Vec<T>) {
-        let mut unlikely = Vec::with_capacity(offers.len());
+        let (mut ranks, mut guesses) = (Vec::with_capacity(offers.len()), Vec::new());
         for lane in lanes(&offers) {
-            unlikely.resize(unlikely.len() + lane.len(), !is_likely(lane));
+            let guess = guess(lane);
+            ranks.resize(ranks.len() + lane.len(), guess.rank());
+            if guess != Guess::InTurn {
+                guesses.push(guess);
+            }
         }
-        let likely = unlikely.iter().filter(|unlikely| !**unlikely).count();
-        if unlikely.is_sorted() {
-            return (Batch { offers, likely }, companions);
+        guesses.sort_by_key(|guess| guess.rank());
+        let likely = ranks.iter().filter(|rank| **rank == Guess::InTurn.rank()).count();
+        if ranks.is_sorted() {
+            return (Batch { offers, likely, guesses }, companions);
         }
-        let mut keyed: Vec<_> = unlikely.into_iter().zip(offers.into_iter().zip(companions)).collect();
-        keyed.sort_by_key(|(unlikely, _)| *unlikely);
+        let mut keyed: Vec<_> = ranks.into_iter().zip(offers.into_iter().zip(companions)).collect();
+        keyed.sort_by_key(|(rank, _)| *rank);
         let (offers, companions) = keyed.into_iter().map(|(_, arrived)| arrived).unzip();
-        (Batch { offers, likely }, companions)
+        (Batch { offers, likely, guesses }, companions)
     }
 
     pub fn offers(&self) -> &[Offer] {
@@ -99,6 +129,11 @@ impl Batch {
     /// Those that are likely to be in their turn, and the others.
     pub fn parts(&self) -> (&[Offer], &[Offer]) {
         self.offers.split_at(self.likely)
+    }
+
+    /// What is guessed of each entity of the others.
+    pub fn guesses(&self) -> &[Guess] {
+        &self.guesses
     }
 
     pub fn into_offers(self) -> Vec<Offer> {
@@ -144,12 +179,19 @@ mod tests {
     }
 
     #[test]
-    fn who_is_likely_to_be_in_turn_comes_first() {
-        let arrived = [("b", 0, 2), ("a", 0, 0), ("b", 0, 1), ("c", 0, 5), ("a", 0, 1)];
+    fn who_is_likely_to_be_in_turn_comes_first_and_what_is_unclear_last() {
+        let arrived =
+            [("b", 0, 2), ("d", 0, 7), ("a", 0, 0), ("b", 0, 1), ("c", 0, 5), ("a", 0, 1), ("e", 0, 4)];
         let offers = arrived.iter().enumerate().map(|(i, (e, epoch, s))| (offer(e, *epoch, *s), i)).collect();
-        let (batch, companions) = Batch::form_by(offers, |lane| lane[0].entity.as_str() != "b");
-        assert_eq!(companions, [1, 4, 3, 2, 0]);
+        let (batch, companions) = Batch::form_by(offers, |lane| match lane[0].entity.as_str() {
+            "b" => Guess::Unclear,
+            "d" => Guess::Ahead,
+            "e" => Guess::Fills { run: 2 },
+            _ => Guess::InTurn,
+        });
+        assert_eq!(companions, [2, 5, 4, 1, 6, 3, 0]);
         let (likely, others) = batch.parts();
-        assert_eq!((likely.len(), others.len()), (3, 2));
+        assert_eq!((likely.len(), others.len()), (3, 4));
+        assert_eq!(batch.guesses(), [Guess::Ahead, Guess::Fills { run: 2 }, Guess::Unclear]);
     }
 }

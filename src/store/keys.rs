@@ -84,8 +84,9 @@ pub struct PartitionKeys {
     pub announced: String,
     /// The last id of a stream that is barred; never there but inside of a transaction.
     pub barred: String,
-    /// The lanes meanwhile.
+    /// The lanes, and what is parked, meanwhile.
     pub barred_lanes: String,
+    pub barred_parked: String,
     /// Groups of workers, each with the id up to which it has done everything in `events`.
     pub groups: String,
 }
@@ -108,6 +109,7 @@ impl PartitionKeys {
             announced: key("announced"),
             barred: key("barred"),
             barred_lanes: key("barred:lanes"),
+            barred_parked: key("barred:parked"),
             groups: key("groups"),
         }
     }
@@ -126,9 +128,8 @@ impl PartitionKeys {
     /// Those that `straight.lua` takes, in its order.
     pub fn of_straight(&self) -> Vec<&str> {
         let single = [&self.events, &self.lanes, &self.meta];
-        let all =
-            single.into_iter().chain(&self.born).chain(&self.tombs).chain([&self.barred, &self.barred_lanes]);
-        all.map(String::as_str).collect()
+        let behind = [&self.barred, &self.barred_lanes, &self.parked, &self.barred_parked, &self.gaps];
+        single.into_iter().chain(&self.born).chain(&self.tombs).chain(behind).map(String::as_str).collect()
     }
 
     /// All of them, in the order in which scripts take them.

@@ -22,7 +22,7 @@ mod trim;
 use futures_util::{future::BoxFuture, stream::BoxStream};
 
 pub use self::{
-    batch::{Batch, LaneOffers, Offer, lanes},
+    batch::{Batch, Guess, LaneOffers, Offer, lanes},
     group::{
         Attendance, Commit, Committed, Granted, GroupId, GroupMeasure, GroupStore, Head, HeadChange,
         HoldState, KeptEvents, LeaseSeen, Leased, Member, REASON_BYTES_MAX, Read, Running, Start, Streams,

@@ -7,8 +7,8 @@ use seriatim::{
         Sequence,
     },
     store::{
-        Batch, Beat, GapId, GroupId, LaneOffers, Layout, Member, MemoryStore, Numbering, Offer, PartitionId,
-        Payload, Start, Store, StreamId, Switches, TopicSpec,
+        Batch, Beat, GapId, GroupId, Guess, LaneOffers, Layout, Member, MemoryStore, Numbering, Offer,
+        PartitionId, Payload, Start, Store, StreamId, Switches, TopicSpec,
     },
 };
 
@@ -137,7 +137,8 @@ impl History {
         let unlikely = random.percent(50).then(|| any(random));
         let is_likely =
             |lane: LaneOffers<'_>| unlikely.as_ref().is_none_or(|entity| lane[0].entity != *entity);
-        Call::Admit { at, batch: Batch::form_by(arrived, is_likely).0 }
+        let guess = |lane: LaneOffers<'_>| if is_likely(lane) { Guess::InTurn } else { Guess::Ahead };
+        Call::Admit { at, batch: Batch::form_by(arrived, guess).0 }
     }
 
     /// What is asked about a group, and what is decided about all of it.

@@ -23,7 +23,7 @@ pub struct Coverage {
 const SEEN_MIN: u64 = 100;
 
 /// What must be seen.
-const WANTED: [&str; 74] = [
+const WANTED: [&str; 79] = [
     "verdict RELEASED",
     "verdict PARKED",
     "verdict PASSED",
@@ -79,6 +79,8 @@ const WANTED: [&str; 74] = [
     "path mixed, parked",
     "path mixed, drained",
     "path mixed, more",
+    "path straight, parked",
+    "path straight, drained",
     "lane degraded",
     "lane shadow",
     "lane retired",
@@ -94,6 +96,9 @@ const WANTED: [&str; 74] = [
     "layout batch, path fast, many events",
     "layout batch, path straight",
     "layout batch, path straight, many events",
+    "layout batch, path straight, parked",
+    "layout batch, path straight, drained",
+    "calls after another sidecar's",
     "layout batch, numbers assigned",
     "entry with many events",
     "entry with many events late",
@@ -112,7 +117,7 @@ impl Coverage {
         self.count_layout(topic, seen);
         if let Some(admitted) = &seen.admitted {
             self.count(format!("path {}", admitted.path.name()));
-            self.count_mixed(admitted);
+            self.count_straight(topic.layout, admitted);
             for (decision, lane) in admitted.decisions.iter().zip(before) {
                 let (verdict, state) = (verdict(decision.verdict), state(lane.as_ref(), decision.verdict));
                 self.count(format!("verdict {verdict}"));
@@ -146,6 +151,9 @@ impl Coverage {
         if seen.trimmed > 0 {
             self.count("trim removed");
         }
+        if seen.other {
+            self.count("calls after another sidecar's");
+        }
         self.count_edges(seen.full);
         for (what, count) in
             [("found", seen.findings as u64), ("retired", seen.retired), ("forgot", seen.forgotten)]
@@ -156,15 +164,16 @@ impl Coverage {
         }
     }
 
-    fn count_mixed(&mut self, admitted: &Admitted) {
+    fn count_straight(&mut self, layout: Layout, admitted: &Admitted) {
+        let layout = if layout == Layout::Batch { "layout batch, " } else { "" };
         let is_parked = |decision: &Decision| matches!(decision.verdict, Verdict::Parked { .. });
         for (what, happened) in [
             ("parked", admitted.decisions.iter().any(is_parked)),
             ("drained", admitted.drained > 0),
             ("more", admitted.more),
         ] {
-            if happened && admitted.path == Path::Mixed {
-                self.count(format!("path mixed, {what}"));
+            if happened && matches!(admitted.path, Path::Mixed | Path::Straight) {
+                self.count(format!("{layout}path {}, {what}", admitted.path.name()));
             }
         }
     }

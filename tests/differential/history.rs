@@ -1,7 +1,7 @@
 //! Random histories: what several producers, clocks and operators might do, right and
 //! wrong.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use seriatim::{
     order::{
@@ -9,7 +9,8 @@ use seriatim::{
         Policy, Position, Ranges, Retention, Retirement, Rollout, Sequence,
     },
     store::{
-        Batch, GapId, Layout, MemoryStore, Numbering, Offer, PartitionId, Payload, Store, Straight, TopicSpec,
+        Batch, GapId, Guess, Layout, MemoryStore, Numbering, Offer, PartitionId, Payload, Store, Straight,
+        TopicSpec,
     },
 };
 
@@ -37,6 +38,8 @@ enum Kind {
     Calm,
     /// Most of it in order, so that this goes straight, and the rest ahead of its turn.
     Brisk,
+    /// Events of many entities, some of which come a few places late: they are parked and go on soon.
+    Late,
     /// Everything that can happen to a gap.
     Troubled,
     /// Lanes grow old, are retired and come back.
@@ -47,22 +50,27 @@ impl History {
     pub fn begin(random: &mut Random) -> Self {
         let numbering = if random.percent(12) { Numbering::Assigned } else { Numbering::Producer };
         let first = boundary(random).min(NUMBER_MAX - 2_000);
-        let entities = entities(random);
+        let mut entities = entities(random);
         let policy = policy(random, Sequence::new(first).unwrap(), &entities);
         let epoch = boundary(random).min(NUMBER_MAX - 300);
         let layout = *random.pick(&Layout::ALL);
+        let kind = match random.below(100) {
+            0..=8 => Kind::Calm,
+            9..=29 => Kind::Brisk,
+            30..=40 => Kind::Late,
+            41..=85 => Kind::Troubled,
+            _ => Kind::Old,
+        };
+        if kind == Kind::Late {
+            entities.extend((0..8).map(|n| Entity::new(&format!("late {n}")).unwrap()));
+        }
         let mut history = History {
             topic: TopicSpec { name: "differential".into(), partitions: 1, layout, numbering, policy },
             planted: Vec::new(),
             epochs: vec![epoch; entities.len()],
             entities,
             ids: 0,
-            kind: match random.below(100) {
-                0..=17 => Kind::Calm,
-                18..=39 => Kind::Brisk,
-                40..=84 => Kind::Troubled,
-                _ => Kind::Old,
-            },
+            kind,
             straight: *random.pick(&[Straight::Never, Straight::Always]),
         };
         if history.is_calm() {
@@ -72,7 +80,17 @@ impl History {
         if history.kind == Kind::Brisk {
             (history.straight, history.topic.layout) = (Straight::Always, Layout::Entry);
             history.topic.policy.breaker.skips = 0;
-            history.topic.policy.append_max = random.within(3, 8);
+            history.topic.policy.append_max = random.within(3, 5);
+        }
+        if history.kind == Kind::Late {
+            history.straight = Straight::Always;
+            history.topic.policy.breaker.skips = 0;
+            let policy = &mut history.topic.policy;
+            (policy.parked_max, policy.parked_bytes_max) =
+                (policy.parked_max + 4, policy.parked_bytes_max + 300);
+            policy.partition_parked_max += 20;
+            policy.partition_parked_bytes_max += 2_000;
+            policy.append_max += 8;
         }
         let enforced = history.topic.policy.ordering == Ordering::Enforce;
         if numbering == Numbering::Producer && enforced && !history.is_calm() {
@@ -105,21 +123,25 @@ impl History {
             (Kind::Troubled, 0..=119) => Call::Elapse { lanes_max: random.within(1, 5) as usize },
             (Kind::Troubled, 120..=134) => Call::Extend(self.gap(random, entity, memory, partition).await),
             (Kind::Troubled, 135..=149) => Call::Skip(self.gap(random, entity, memory, partition).await),
-            (Kind::Troubled, 150..=164) => Call::SetDegraded(random.percent(40)),
+            (Kind::Troubled, 150..=164) => Call::SetDegraded(random.percent(50)),
             (Kind::Troubled, 165..=169) | (Kind::Old, 0..=399) => Call::Sweep,
             (Kind::Troubled, 170..=177) | (Kind::Old, 400..=409) => {
                 Call::Policy(Box::new(self.change_policy(random)))
             }
-            (Kind::Troubled, 178..=182) | (Kind::Old, 410..=439) | (Kind::Calm | Kind::Brisk, 0..=4) => {
+            (Kind::Troubled, 178..=182)
+            | (Kind::Old, 410..=439)
+            | (Kind::Calm | Kind::Brisk | Kind::Late, 0..=4) => {
                 Call::Announce { entity, within_ms: random.within(1, 2_000) }
             }
-            (Kind::Troubled, 183..=232) | (Kind::Old, 500..=529) | (Kind::Calm | Kind::Brisk, 20..=39) => {
+            (Kind::Troubled, 183..=232)
+            | (Kind::Old, 500..=529)
+            | (Kind::Calm | Kind::Brisk | Kind::Late, 20..=39) => {
                 Call::Trim { count: random.within(1, 60) as usize }
             }
-            (Kind::Calm | Kind::Brisk, 40..=59) => Call::Elapse { lanes_max: 5 },
+            (Kind::Calm | Kind::Brisk | Kind::Late, 40..=59) => Call::Elapse { lanes_max: 5 },
             (Kind::Old, 440..=499) => Call::Elapse { lanes_max: 5 },
-            (Kind::Calm | Kind::Brisk, 5..=19) => Call::Sweep,
-            (Kind::Calm | Kind::Brisk | Kind::Troubled | Kind::Old, _) => {
+            (Kind::Calm | Kind::Brisk | Kind::Late, 5..=19) => Call::Sweep,
+            (Kind::Calm | Kind::Brisk | Kind::Late | Kind::Troubled | Kind::Old, _) => {
                 Call::Admit(self.next_batch(random, memory, partition).await)
             }
         };
@@ -127,7 +149,7 @@ impl History {
     }
 
     fn is_calm(&self) -> bool {
-        matches!(self.kind, Kind::Calm | Kind::Brisk)
+        matches!(self.kind, Kind::Calm | Kind::Brisk | Kind::Late)
     }
 
     /// The entity's gap, or nearly.
@@ -176,36 +198,59 @@ impl History {
     ) -> Batch {
         let size = match self.kind {
             Kind::Brisk => random.within(3, 8),
+            Kind::Late => random.within(2, 5),
             _ if random.percent(3) => 0,
             Kind::Calm | Kind::Troubled | Kind::Old => random.within(1, 6),
         };
         let mut arrived = Vec::new();
-        let (mut following, mut unlikely) = (HashMap::new(), HashSet::new());
+        let (mut following, mut guesses) = (HashMap::new(), HashMap::new());
         for _ in 0..size {
             let at = random.below(self.entities.len() as u64) as usize;
+            if self.kind == Kind::Late && following.contains_key(&at) && random.percent(95) {
+                continue;
+            }
             let sequence = match following.get(&at) {
                 Some(sequence) if self.is_calm() || random.percent(40) => *sequence,
                 _ => {
                     let lane = memory.resume(partition, &self.entities[at]).await.unwrap();
                     let sequence = self.sequence(random, lane.as_ref());
-                    // Whoever is taken to be in turn comes first, mostly rightly.
-                    if self.is_in_turn(sequence, lane) == random.percent(3) {
-                        unlikely.insert(self.entities[at].clone());
-                    }
+                    guesses.insert(self.entities[at].clone(), self.guess(random, sequence, lane));
                     sequence
                 }
             };
             following.insert(at, sequence + 1);
             arrived.push((self.offer(random, at, sequence), ()));
         }
-        Batch::form_by(arrived, |lane| !unlikely.contains(&lane[0].entity)).0
+        Batch::form_by(arrived, |lane| guesses[&lane[0].entity]).0
     }
 
-    /// Is it next, in a lane of which there is nothing else to be said?
-    fn is_in_turn(&self, sequence: u64, lane: Option<LaneState>) -> bool {
+    /// What is taken to become of an event, mostly rightly.
+    fn guess(&self, random: &mut Random, sequence: u64, lane: Option<LaneState>) -> Guess {
+        if random.percent(if self.kind == Kind::Late { 1 } else { 3 }) {
+            return *random.pick(&[Guess::InTurn, Guess::Ahead, Guess::Fills { run: 1 }, Guess::Unclear]);
+        }
         let first = self.topic.policy.first;
-        let next = lane.as_ref().map_or(first, |lane| lane.next);
-        sequence == next.get() && lane.is_none_or(|lane| lane == LaneState::healthy(lane.epoch, lane.next))
+        let next = lane.as_ref().map_or(first, |lane| lane.next).get();
+        let waits = lane.as_ref().is_some_and(|lane| lane.parked.is_some());
+        if self.kind == Kind::Brisk && (sequence != next || waits) && random.percent(70) {
+            return Guess::Unclear;
+        }
+        let Some(lane) = lane.filter(|lane| *lane != LaneState::healthy(lane.epoch, lane.next)) else {
+            return match sequence.cmp(&next) {
+                std::cmp::Ordering::Less => Guess::Unclear,
+                std::cmp::Ordering::Equal => Guess::InTurn,
+                std::cmp::Ordering::Greater => Guess::Ahead,
+            };
+        };
+        let Some(parked) = lane.parked else { return Guess::Unclear };
+        let mut behind = parked.sequences.iter().take_while(|range| range.first.get() == next + 1);
+        if sequence == next {
+            Guess::Fills { run: behind.next().map_or(0, |range| range.last.get() - next) }
+        } else if sequence > next && !parked.sequences.contains(Sequence::new(sequence).unwrap()) {
+            Guess::Ahead
+        } else {
+            Guess::Unclear
+        }
     }
 
     /// Mostly the one whose turn it is; else ahead, behind or far out.
@@ -223,10 +268,19 @@ impl History {
         let in_turn = match self.kind {
             Kind::Calm => 99,
             Kind::Brisk => 75,
+            Kind::Late if lane.is_some_and(|lane| lane.parked.is_some()) => 55,
+            Kind::Late => 70,
             Kind::Troubled | Kind::Old => 0,
         };
         if random.percent(in_turn) {
             return next;
+        }
+        if self.kind == Kind::Late && random.percent(90) {
+            let parked = lane.and_then(|lane| lane.parked.as_ref());
+            let last = parked
+                .and_then(|parked| parked.sequences.iter().last())
+                .map_or(next, |range| range.last.get());
+            return last + random.within(1, 5).saturating_sub(3).max(1);
         }
         let sequence = match (random.below(100), lane) {
             (0..=24, _) => next,
@@ -241,7 +295,7 @@ impl History {
     }
 
     fn offer(&mut self, random: &mut Random, at: usize, sequence: u64) -> Offer {
-        let epoch = match random.below(100) {
+        let epoch = match random.below(if self.kind == Kind::Late { 1_000 } else { 100 }) {
             0 => {
                 self.epochs[at] += random.within(1, 2);
                 self.epochs[at]

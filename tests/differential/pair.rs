@@ -46,7 +46,9 @@ pub struct Pair<'a> {
     topic: TopicSpec,
     clock: &'a RedisClock,
     wall: Arc<Wall>,
-    redis: RedisStore,
+    /// Two sidecars' stores, and how many calls were made: mostly by the first, now and then by the other.
+    redis: [RedisStore; 2],
+    calls: u64,
     keys: PartitionKeys,
     direct: MultiplexedConnection,
     /// What each engine asks producers for.
@@ -61,6 +63,8 @@ type RawEntries = Vec<(String, Vec<Vec<u8>>)>;
 /// What a step did, for the coverage.
 #[derive(Default)]
 pub struct Seen {
+    /// Another sidecar made this call than the one before.
+    pub other: bool,
     pub admitted: Option<Admitted>,
     pub elapsed: Option<Elapsed>,
     pub notes: Vec<Note>,
@@ -105,12 +109,14 @@ impl<'a> Pair<'a> {
     pub async fn open(url: &str, clock: &'a RedisClock, history: &History) -> Self {
         let wall = Arc::new(Wall::default());
         wall.0.store(clock.now_ms(), Ordering::Relaxed);
-        let (memory, redis) =
-            (MemoryStore::new(wall.clone()), support::store_that_goes(history.straight, url));
+        let memory = MemoryStore::new(wall.clone());
+        let redis = [(); 2].map(|()| support::store_that_goes(history.straight, url));
         let partition = PartitionId { topic: history.topic.name.as_str().into(), index: 0 };
         let keys = PartitionKeys::new(&partition);
         memory.open(&history.topic).await.unwrap();
-        redis.open(&history.topic).await.unwrap();
+        for redis in &redis {
+            redis.open(&history.topic).await.unwrap();
+        }
         let mut direct = crate::support::direct(url).await;
         for (entity, state) in &history.planted {
             memory.restore(&partition, entity.clone(), state.clone());
@@ -127,6 +133,7 @@ impl<'a> Pair<'a> {
             clock,
             wall,
             redis,
+            calls: 0,
             keys,
             direct,
             probes: (of_memory, of_redis),
@@ -135,7 +142,7 @@ impl<'a> Pair<'a> {
     }
 
     pub async fn close(self) {
-        self.redis.delete_topic(&self.partition.topic).await.unwrap();
+        self.redis[0].delete_topic(&self.partition.topic).await.unwrap();
     }
 
     /// Does the step in both; returns what was seen, or how they differ.
@@ -162,12 +169,17 @@ impl<'a> Pair<'a> {
     }
 
     async fn call(&mut self, call: &Call) -> Result<Seen, Difference> {
-        let (id, mut seen) = (&self.partition, Seen::default());
+        // In runs of different lengths.
+        self.calls += 1;
+        let of = |calls: u64| usize::from(calls.is_multiple_of(23) || calls % 61 > 55);
+        let other = of(self.calls) != of(self.calls - 1);
+        let (id, mut seen) = (&self.partition, Seen { other, ..Seen::default() });
+        let redis = &self.redis[of(self.calls)];
         /// Calls a method of both stores.
         macro_rules! both {
             ($method:ident($($argument:expr),*)) => {{
                 let rust = self.memory.$method($($argument),*).await.map_err(|e| format!("rust: {e}"))?;
-                let lua = self.redis.$method($($argument),*).await.map_err(|e| format!("lua: {e}"))?;
+                let lua = redis.$method($($argument),*).await.map_err(|e| format!("lua: {e}"))?;
                 (rust, lua)
             }};
         }
@@ -212,6 +224,7 @@ impl<'a> Pair<'a> {
             Call::Policy(policy) => {
                 self.topic.policy = (**policy).clone();
                 both!(open(&self.topic));
+                self.redis[1 - of(self.calls)].open(&self.topic).await.map_err(|e| format!("lua: {e}"))?;
             }
         }
         Ok(seen)

@@ -5,7 +5,11 @@
 pub mod clock;
 pub mod manual_clock;
 
-use std::{env, path::PathBuf};
+use std::{
+    env,
+    path::PathBuf,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use seriatim::{
     cli::PrivateRedis,
@@ -28,7 +32,9 @@ pub fn store_that_goes(straight: Straight, url: &str) -> RedisStore {
     let wait = std::time::Duration::from_secs(10);
     let settings =
         RedisSettings { url: url.to_owned(), connect_timeout: wait, response_timeout: wait, straight };
-    RedisStore::new(settings, 1).expect("the URL is well formed")
+    // As processes do, each store has a number of its own.
+    static STORES: AtomicU64 = AtomicU64::new(1);
+    RedisStore::new(settings, STORES.fetch_add(1, Ordering::Relaxed)).expect("the URL is well formed")
 }
 
 /// A connection past the store. More patient than a client is by default: the machine may be

@@ -16,15 +16,17 @@ use crate::{
 };
 
 /// No lane's state: sends a batch down the slow path.
-const UNPREDICTABLE: &str = "!";
+pub const UNPREDICTABLE: &str = "!";
 
-/// A call for these events, behind so many that the same transaction appends.
-pub fn admit(opened: &Opened, offers: &[Offer], written: usize) -> Cmd {
+/// A call for these events, by a caller that has left this token; behind so many others, if it is part of a
+/// transaction that appends them.
+pub fn admit(opened: &Opened, offers: &[Offer], written: Option<usize>, token: &str) -> Cmd {
     let Opened { keys, header, channel, topic, .. } = opened;
-    let columns = Columns::of(offers, written, &topic.policy);
+    let columns = Columns::of(offers, written.unwrap_or(0), &topic.policy);
     let script = script::admit(topic.layout);
-    let mut call = script.call(&keys.of_admit(), 7 + columns.args() + 7 * offers.len(), bytes_of(offers));
-    call.arg(header).arg(channel).arg(columns.lanes).arg(offers.len()).arg(columns.firsts).arg(written);
+    let mut call = script.call(&keys.of_admit(), 8 + columns.args() + 7 * offers.len(), bytes_of(offers));
+    call.arg(header).arg(channel).arg(columns.lanes).arg(offers.len()).arg(columns.firsts);
+    call.arg(written.map(|written| written.to_string()).unwrap_or_default()).arg(token);
     columns.add_to(&mut call);
     match topic.layout {
         Layout::Entry => offers.iter().for_each(|offer| add_row(&mut call, offer)),
@@ -39,69 +41,35 @@ pub fn admit(opened: &Opened, offers: &[Offer], written: usize) -> Cmd {
 }
 
 /// About as many bytes as the events and what is said of their lanes take.
-pub fn bytes_of(offers: &[Offer]) -> usize {
-    offers.iter().map(|offer| offer.size() + 64).sum()
+fn bytes_of(offers: &[Offer]) -> usize {
+    offers.iter().map(bytes_of_one).sum()
 }
 
-/// What is predicted of a call's lanes, as scripts take it.
-pub struct Columns<'a> {
+pub fn bytes_of_one(offer: &Offer) -> usize {
+    offer.size() + 64
+}
+
+/// What is predicted of a call's lanes, as `admit` takes it.
+struct Columns<'a> {
     offers: &'a [Offer],
     policy: &'a Policy,
-    /// What a fast path appends is not counted, so it must not exceed the bound.
     fits: bool,
-    pub lanes: usize,
+    lanes: usize,
     /// Lanes that begin with it.
-    pub firsts: usize,
+    firsts: usize,
 }
 
 impl<'a> Columns<'a> {
     /// Of these events, where the same transaction appends so many others.
-    pub fn of(offers: &'a [Offer], others: usize, policy: &'a Policy) -> Self {
-        let fits = (offers.len() + others) as u64 <= policy.append_max;
+    fn of(offers: &'a [Offer], others: usize, policy: &'a Policy) -> Self {
         let firsts = lanes(offers).filter(|lane| begins(lane, policy)).count();
+        let fits = fits(offers.len() + others, policy);
         Columns { offers, policy, fits, lanes: lanes(offers).count(), firsts }
     }
 
     /// How many arguments they are.
-    pub fn args(&self) -> usize {
+    fn args(&self) -> usize {
         4 * self.lanes + self.firsts
-    }
-
-    /// The entities whose lanes begin.
-    pub fn beginning(&self) -> impl Iterator<Item = &'a str> {
-        let policy = self.policy;
-        lanes(self.offers).filter(move |lane| begins(lane, policy)).map(|lane| lane[0].entity.as_str())
-    }
-
-    /// The entities whose lanes go on.
-    pub fn going_on(&self) -> impl Iterator<Item = &'a str> {
-        let policy = self.policy;
-        lanes(self.offers).filter(move |lane| !begins(lane, policy)).map(|lane| lane[0].entity.as_str())
-    }
-
-    /// The states before of those that go on, with commas between them; nothing if some lane cannot be predicted.
-    pub fn joined(&self) -> Option<String> {
-        let (mut joined, mut state) = (String::new(), String::new());
-        for lane in lanes(self.offers) {
-            write_before(&mut state, lane, self.policy, self.fits);
-            if state == UNPREDICTABLE {
-                return None;
-            }
-            if !state.is_empty() {
-                joined.push_str(if joined.is_empty() { "" } else { "," });
-                joined.push_str(&state);
-            }
-        }
-        Some(joined)
-    }
-
-    /// Pairs of an entity and its state after.
-    pub fn add_after(&self, call: &mut Cmd) {
-        let mut state = String::new();
-        for lane in lanes(self.offers) {
-            write_after(&mut state, lane, self.policy);
-            call.arg(lane[0].entity.as_str()).arg(state.as_str());
-        }
     }
 
     fn add_to(&self, call: &mut Cmd) {
@@ -113,11 +81,19 @@ impl<'a> Columns<'a> {
             write_before(&mut state, lane, self.policy, self.fits);
             call.arg(state.as_str());
         }
-        self.add_after(call);
-        for entity in self.beginning() {
-            call.arg(entity);
+        for lane in lanes(self.offers) {
+            write_after(&mut state, lane, self.policy);
+            call.arg(lane[0].entity.as_str()).arg(state.as_str());
+        }
+        for lane in lanes(self.offers).filter(|lane| begins(lane, self.policy)) {
+            call.arg(lane[0].entity.as_str());
         }
     }
+}
+
+/// What a fast path appends is not counted, so it must not exceed the bound.
+pub fn fits(appends: usize, policy: &Policy) -> bool {
+    appends as u64 <= policy.append_max
 }
 
 fn begins(lane: &LaneOffers<'_>, policy: &Policy) -> bool {
@@ -140,9 +116,9 @@ fn add_row(call: &mut Cmd, offer: &Offer) {
 }
 
 /// Names and values as they will stand in the stream if all is in order.
-pub fn add_pairs(call: &mut Cmd, offers: &[Offer], policy: &Policy) {
+pub fn add_pairs<'a>(call: &mut Cmd, offers: impl IntoIterator<Item = &'a Offer>, policy: &Policy) {
     let (mut name, mut value) = (String::new(), Vec::new());
-    for (index, Offer { entity, event }) in offers.iter().enumerate() {
+    for (index, Offer { entity, event }) in offers.into_iter().enumerate() {
         field::write_name(&mut name, index, event.epoch, entity.as_str(), |name| match event.position {
             Position::Given(sequence) => {
                 push_number(name, sequence.get());
@@ -157,7 +133,7 @@ pub fn add_pairs(call: &mut Cmd, offers: &[Offer], policy: &Policy) {
 
 /// The state that must be there for the lane to be healthy and its turn to have
 /// come; nothing at all before an entity's first event.
-fn write_before(state: &mut String, lane: LaneOffers<'_>, policy: &Policy, fits: bool) {
+pub fn write_before(state: &mut String, lane: LaneOffers<'_>, policy: &Policy, fits: bool) {
     state.clear();
     match lane[0].event.position {
         Position::Given(first) if fits && is_predictable(lane, policy) => {
@@ -178,7 +154,7 @@ fn write_before(state: &mut String, lane: LaneOffers<'_>, policy: &Policy, fits:
 
 /// The state that the lane's last event leaves behind. Used only if the one before
 /// was as predicted.
-fn write_after(state: &mut String, lane: LaneOffers<'_>, policy: &Policy) {
+pub fn write_after(state: &mut String, lane: LaneOffers<'_>, policy: &Policy) {
     state.clear();
     let last = &lane[lane.len() - 1].event;
     if let Position::Given(sequence) = last.position {

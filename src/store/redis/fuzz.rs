@@ -9,7 +9,7 @@ use crate::{
     order::{Entity, Epoch, Event, Position, Refusal, Sequence, SkipReason},
     random::Random,
     store::{
-        Batch, Layout, Offer, Payload, RepairKind, StoreError, StreamId,
+        Batch, Layout, Offer, Payload, RepairKind, StoreError, Straight, StreamId,
         fuzz::{event_fields, event_id, fields, head, state},
     },
 };
@@ -100,9 +100,20 @@ fn slow(random: &mut Random) -> Value {
 }
 
 fn settled(random: &mut Random) -> Value {
-    let lanes = count(random);
+    let (judged, lanes) = (judged(random), count(random));
     let ids = (0..OFFERS).map(|_| bulk(id(random)));
-    Value::Array([Value::Int(1), lanes].into_iter().chain(ids).chain([Value::Nil]).collect())
+    Value::Array([judged, lanes].into_iter().chain(ids).chain([Value::Nil]).collect())
+}
+
+fn judged(random: &mut Random) -> Value {
+    Value::Array(vec![Value::Int(1), bulk("1 2"), notes(random)])
+}
+
+/// What became of the batch as a transaction.
+fn settle(answers: Value, layout: Layout) -> Result<(), StoreError> {
+    let (batch, opened) = (batch(), super::cost::opened(layout));
+    let straightened = straight::straighten(Straight::Always, &opened, &batch, "1".to_owned());
+    straightened.expect("it is in order").settled(reply::array(answers)?, &opened).map(drop)
 }
 
 fn elapsed(random: &mut Random) -> Value {
@@ -192,9 +203,10 @@ const REPLIES: [(&str, Made, Read); 32] = [
     ("admitted, fast, one entry", |random| words(&["fast".into(), id(random)]),
         |v| reply::admitted(v, batch().offers(), Layout::Batch).map(drop)),
     ("admitted, slow", slow, |v| reply::admitted(v, batch().offers(), Layout::Batch).map(drop)),
-    ("settled", settled, |v| straight::settled(reply::array(v)?, &batch(), Layout::Entry).map(drop)),
-    ("settled, one entry", |random| Value::Array(vec![Value::Int(1), count(random), bulk(id(random)), Value::Nil]),
-        |v| straight::settled(reply::array(v)?, &batch(), Layout::Batch).map(drop)),
+    ("settled", settled, |v| settle(v, Layout::Entry)),
+    ("settled, one entry",
+        |random| Value::Array(vec![judged(random), count(random), bulk(id(random)), Value::Nil]),
+        |v| settle(v, Layout::Batch)),
     ("elapsed", elapsed, |v| reply::elapsed(v).map(drop)),
     ("trimmed", trimmed, |v| reply::trimmed(v).map(drop)),
     ("swept", swept, |v| reply::swept(v).map(drop)),

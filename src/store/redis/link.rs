@@ -23,7 +23,7 @@ use tokio::sync::{Mutex, OnceCell};
 
 use super::{
     script::Script,
-    straight::{Transaction, Trial},
+    transaction::{Transaction, Trial},
 };
 use crate::store::StoreError;
 

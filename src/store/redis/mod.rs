@@ -24,6 +24,7 @@ mod fuzz;
 mod group_look;
 mod group_reply;
 mod groups;
+mod known;
 mod link;
 mod look;
 mod port;
@@ -32,18 +33,22 @@ mod report;
 mod rules;
 mod script;
 mod straight;
+mod transaction;
 mod waiter;
+mod waits;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use ::redis::{Cmd, Value};
 use dashmap::DashMap;
 use tracing::warn;
 
 use self::{
+    known::{Known, Tokens},
     link::Link,
     script::{OPEN_PARTITION, OPEN_TOPIC, RESUME},
-    straight::{Calm, Settled, Straightened, Trial},
+    straight::{Calm, Settled},
+    transaction::Trial,
 };
 pub use self::{
     link::{RedisSettings, Straight},
@@ -60,6 +65,7 @@ pub struct RedisStore {
     link: Arc<Link>,
     /// Identifies a store's history: given to a partition that is created by us.
     generation: u64,
+    tokens: Tokens,
     straight: Straight,
     partitions: DashMap<PartitionId, Arc<Opened>>,
 }
@@ -73,7 +79,19 @@ struct Opened {
     header: String,
     /// The last header seen under which another policy was in force.
     foreign: Mutex<String>,
-    calm: Calm,
+    calm: Mutex<Calm>,
+    /// What calls that went straight have left there.
+    known: Mutex<Known>,
+}
+
+impl Opened {
+    fn calm(&self) -> MutexGuard<'_, Calm> {
+        self.calm.lock().expect("nobody panics holding it")
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().expect("nobody panics holding it")
+    }
 }
 
 /// What a caller wants with its policy.
@@ -83,6 +101,14 @@ enum Want {
     Offer,
     /// Only know whether it is.
     Look,
+}
+
+/// What became of a batch that might go straight.
+enum Way {
+    Straight(Admitted),
+    /// It came to nothing.
+    Barred,
+    NotTried,
 }
 
 /// Is the partition gone, or made anew by somebody?
@@ -101,6 +127,7 @@ impl RedisStore {
         Ok(RedisStore {
             link: Arc::new(Link::new(settings)?),
             generation,
+            tokens: Tokens::new(generation),
             straight,
             partitions: DashMap::new(),
         })
@@ -166,8 +193,9 @@ impl RedisStore {
         call.arg(topic.layout.name());
         let (header, is_ours) = reply::opened(self.link.run(&OPEN_PARTITION, call).await?)?;
         let topic = topic.clone();
-        let (foreign, calm) = (Mutex::default(), Calm::default());
-        let opened = Arc::new(Opened { topic, keys, channel, header, foreign, calm });
+        let known = Mutex::new(Known::new(self.generation, topic.partitions));
+        let (foreign, calm) = (Mutex::default(), Mutex::default());
+        let opened = Arc::new(Opened { topic, keys, channel, header, foreign, calm, known });
         if is_ours {
             self.partitions.insert(id.clone(), opened.clone());
         }
@@ -187,30 +215,55 @@ impl RedisStore {
     async fn admit_batch(&self, partition: &PartitionId, batch: &Batch) -> Result<Admitted, StoreError> {
         let opened = self.opened(partition)?;
         let layout = opened.topic.layout;
-        let straightened = straight::straighten(self.straight, &opened, batch);
-        if let Some(Straightened { transaction, rest }) = &straightened
-            && let Some(answers) = self.link.transact(transaction, Trial { keys: &opened.keys }).await?
-            && let Some(Settled { mut admitted, rest: answer }) = straight::settled(answers, batch, layout)?
-        {
-            if let Some(call) = rest {
-                let answer = answer.and_then(|answer| answer.extract_error().ok());
-                let rest = self.admit_rest(partition, &opened, call, answer, batch.parts().1).await?;
-                admitted.join(rest);
-                admitted.path = Path::Mixed;
-            }
-            return Ok(admitted);
-        }
+        let is_straight = match self.admit_straight(partition, &opened, batch).await? {
+            Way::Straight(admitted) => return Ok(admitted),
+            Way::Barred => true,
+            Way::NotTried => false,
+        };
         let offers = batch.offers();
-        let encode = |opened: &Opened| encode::admit(opened, offers, 0);
+        let encode = |opened: &Opened| {
+            let mut known = opened.known();
+            known.forget(offers);
+            encode::admit(opened, offers, None, known.token())
+        };
         let (opened, value) = self.run_opened(partition, script::admit(layout), encode).await?;
         let mut admitted = self.read_admitted(partition, &opened, value, offers).await?;
         let is_released = |decision: &Decision| matches!(decision.verdict, Verdict::Released { .. });
         let is_as_expected = admitted.decisions[..batch.parts().0.len()].iter().all(is_released);
-        opened.calm.note(is_as_expected && straightened.is_none());
-        if straightened.is_some() {
+        if is_straight {
             admitted.path = Path::Barred;
+        } else {
+            opened.calm().note(is_as_expected);
         }
         Ok(admitted)
+    }
+
+    async fn admit_straight(
+        &self,
+        partition: &PartitionId,
+        opened: &Opened,
+        batch: &Batch,
+    ) -> Result<Way, StoreError> {
+        let token = self.tokens.draw();
+        let Some(straightened) = straight::straighten(self.straight, opened, batch, token) else {
+            return Ok(Way::NotTried);
+        };
+        let answers = self.link.transact(&straightened.transaction, Trial { keys: &opened.keys }).await;
+        if !matches!(answers, Ok(Some(_))) {
+            opened.known().lose();
+            opened.calm().end();
+        }
+        let Some(answers) = answers? else { return Ok(Way::Barred) };
+        let rest = straightened.rest.clone();
+        let Some(Settled { mut admitted, rest: answer }) = straightened.settled(answers, opened)? else {
+            return Ok(Way::Barred);
+        };
+        if let Some((call, offers)) = rest {
+            let answer = answer.and_then(|answer| answer.extract_error().ok());
+            admitted.join(self.admit_rest(partition, opened, &call, answer, offers).await?);
+            admitted.path = Path::Mixed;
+        }
+        Ok(Way::Straight(admitted))
     }
 
     /// What became of the events behind those that went straight. A call that failed inside of their transaction,
@@ -238,6 +291,7 @@ impl RedisStore {
         offers: &[Offer],
     ) -> Result<Admitted, StoreError> {
         let (admitted, header) = reply::admitted(value, offers, opened.topic.layout)?;
+        opened.known().learn(offers, &admitted.decisions);
         if let Some(header) = header {
             self.note_header(partition, opened, header).await;
         }

@@ -164,7 +164,7 @@ pub fn admitted(
     let mut values = array(value)?.into_iter();
     let path = values.next().map(text).transpose()?;
     match path.as_deref() {
-        Some("fast") => Ok((released(values.collect(), offers, layout, Path::Fast)?, None)),
+        Some("fast") => Ok((released(values.collect(), offers, layout)?, None)),
         Some("slow") => {
             let mut next = || values.next().unwrap_or(Value::Okay);
             let header = healthy(&text(next())?);
@@ -183,12 +183,7 @@ pub fn admitted(
 }
 
 /// Events that were all in order, from the ids of their entries.
-pub fn released(
-    ids: Vec<Value>,
-    offers: &[Offer],
-    layout: Layout,
-    path: Path,
-) -> Result<Admitted, StoreError> {
+pub fn released(ids: Vec<Value>, offers: &[Offer], layout: Layout) -> Result<Admitted, StoreError> {
     let entries = match layout {
         Layout::Entry => offers.len(),
         Layout::Batch => offers.len().min(1),
@@ -196,14 +191,55 @@ pub fn released(
     if ids.len() != entries {
         return Err(unexpected("an id for each entry", &ids.len()));
     }
-    let id = |value| parsed::<StreamId>(text(value)?);
     let ids = ids.into_iter().map(id).collect::<Result<Vec<_>, _>>()?;
     let decision = |(offer, id): (&Offer, &StreamId)| match offer.event.position {
         Position::Given(sequence) => Ok(Decision { verdict: Verdict::Released { sequence }, id: Some(*id) }),
         Position::Assigned { .. } => Err(unexpected("no id of an event without a sequence", id)),
     };
     let decisions = offers.iter().zip(ids.iter().cycle()).map(decision).collect::<Result<_, _>>()?;
-    Ok(Admitted { decisions, path, more: false, drained: 0, after_terminal: 0, notes: Vec::new() })
+    Ok(Admitted {
+        decisions,
+        path: Path::Fast,
+        more: false,
+        drained: 0,
+        after_terminal: 0,
+        notes: Vec::new(),
+    })
+}
+
+pub fn id(value: Value) -> Result<StreamId, StoreError> {
+    parsed(text(value)?)
+}
+
+/// What `straight.lua` says of a transaction that is as predicted.
+pub struct Judged {
+    /// The token was there that the caller had left.
+    pub found_token: bool,
+    /// Of each event that is parked, how many are.
+    pub depths: Vec<u64>,
+    pub notes: Vec<Note>,
+}
+
+/// Why a transaction was barred.
+pub struct Barred {
+    pub reason: String,
+    pub found_token: bool,
+}
+
+/// The reply of `straight`.
+pub fn settled(value: Value) -> Result<Result<Judged, Barred>, StoreError> {
+    let mut values = array(value)?.into_iter();
+    let mut next = || values.next().unwrap_or(Value::Okay);
+    let found_token = match number(next())? {
+        0 => return Ok(Err(Barred { reason: text(next())?, found_token: number(next())? == 1 })),
+        1 => false,
+        2 => true,
+        other => return Err(unexpected("0 to 2", &other)),
+    };
+    let depths = text(next())?;
+    let depth = |word: &str| word.parse().map_err(|_| unexpected("a depth", &word));
+    let depths = depths.split_whitespace().map(depth).collect::<Result<_, _>>()?;
+    Ok(Ok(Judged { found_token, depths, notes: notes(next())? }))
 }
 
 /// The reply of `elapse`.

@@ -68,7 +68,16 @@ pub fn admit(layout: Layout) -> &'static Script {
 
 /// The two of a transaction are sent with their source each time, without what only people read: they
 /// must never be missing, because the transaction would go on without them.
-pub static STRAIGHT: LazyLock<String> = LazyLock::new(|| bare(include_str!("../scripts/straight.lua")));
+pub static STRAIGHT: LazyLock<String> =
+    LazyLock::new(|| bare(concat!("local waiting\n", include_str!("../scripts/straight.lua"))));
+/// The same for a batch with lanes that wait.
+pub static STRAIGHT_WAITING: LazyLock<String> = LazyLock::new(|| {
+    bare(concat!(
+        include_str!("../scripts/clock.lua"),
+        include_str!("../scripts/straight_waiting.lua"),
+        include_str!("../scripts/straight.lua")
+    ))
+});
 pub static UNBAR: LazyLock<String> = LazyLock::new(|| bare(include_str!("../scripts/unbar.lua")));
 
 fn bare(source: &str) -> String {

@@ -1,149 +1,217 @@
-//! The straight way into a stream: for events that are in their turn, as far as anybody can tell.
+//! The straight way into a stream: for events of which it is foreseeable what becomes of them.
 //!
 //! What goes through a script is copied into its language and hashed there, byte by byte, and each of its commands
-//! is prepared by an interpreter. So the entries do not go through it, nor do the states of their lanes: one
-//! transaction writes them as any client would, and a script before them (`scripts/straight.lua`) sees only what the
-//! lanes must be like. If anything is not as predicted the script bars the stream, so that the appends fail, and puts the
-//! lanes aside; the last step of the transaction brings back both. Then nothing has happened, nobody has seen
-//! anything, and the batch is offered to `admit`.
+//! is prepared by an interpreter. So the entries do not go through it, nor what is parked, nor the states of lanes that
+//! only go on: one transaction writes them as any client would, and a script before them (`scripts/straight.lua`) sees
+//! only what the lanes must be like, as far as that is not known by heart (`known.rs`). If anything is not as predicted
+//! the script bars the stream, so that the appends fail, and puts lanes and parked events aside; the last step of the
+//! transaction brings back all of it. Then nothing has happened, nobody has seen anything, and the batch is offered
+//! to `admit`.
 //!
-//! Events of the same batch that are not likely to be in their turn are offered to `admit` behind the entries, in the
-//! same transaction; while the stream is barred it does nothing, either.
+//! Events that are ahead of their turn, or fill the gap that others wait for, go this way as well, where that is all
+//! there is about them. Whatever else is in the same batch is offered to `admit` behind the entries, in the same
+//! transaction; while the stream is barred it does nothing, either.
 //!
 //! To be barred costs more than is won; so this way is for batches of some size, after calls that were as expected.
 
-use std::{
-    fmt::Write,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::fmt::Write;
 
-use ::redis::{Cmd, Pipeline, Value, cmd};
+use ::redis::{Cmd, Value};
 use sha1_smol::Sha1;
+use tracing::debug;
 
 use super::{
     Opened, Straight,
-    encode::{self, Columns},
+    encode::{self, UNPREDICTABLE, write_after, write_before},
+    known::Known,
     reply,
-    script::{STRAIGHT, UNBAR},
+    script::{STRAIGHT, STRAIGHT_WAITING},
+    transaction::Transaction,
+    waits::{self, Wait},
 };
 use crate::{
-    order::Position,
-    store::{Admitted, Batch, Layout, Offer, Path, StoreError, keys::PartitionKeys},
+    order::{Policy, Position, Verdict},
+    store::{Admitted, Batch, Decision, Layout, Offer, Path, StoreError, lanes},
 };
 
-/// Calls in a row that were as expected before entries go straight.
+/// Calls in a row that were as expected before entries go straight, at first and at the most.
 const CALM_CALLS: u32 = 8;
 /// A transaction and its scripts' sources are not worth it for fewer events.
 const EVENTS_MIN: usize = 8;
 /// Of an entity and its state, about.
 const LANE_BYTES: usize = 80;
+/// MULTI, and what judges.
+const BEFORE_WRITES: usize = 2;
 
-/// How many calls in a row were as expected: what was likely to be in its turn was.
+/// How many more calls must be as expected (what was likely to be in its turn was) until entries go straight. The
+/// longer that went well, the fewer.
 #[derive(Default)]
-pub struct Calm(AtomicU32);
-
-impl Calm {
-    /// One call at a time: the promise of [`crate::store::Store::admit`].
-    pub fn note(&self, is_as_expected: bool) {
-        let calls = if is_as_expected { self.calls().saturating_add(1) } else { 0 };
-        self.0.store(calls, Ordering::Relaxed);
-    }
-
-    fn calls(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
-    }
+pub struct Calm {
+    calls: u32,
+    went_well: u32,
 }
 
-/// Commands that run as one step, or not at all.
-pub struct Transaction {
-    pub commands: Pipeline,
-    pub length: usize,
+impl Calm {
+    /// A call that did not go straight.
+    pub fn note(&mut self, is_as_expected: bool) {
+        self.calls = if is_as_expected { self.calls.saturating_add(1) } else { 0 };
+    }
+
+    fn went_straight(&mut self) {
+        self.went_well = (self.went_well + 1).min(CALM_CALLS - 1);
+    }
+
+    /// It was barred.
+    pub fn end(&mut self) {
+        *self = Calm { calls: 0, went_well: self.went_well / 2 };
+    }
+
+    fn is_long_enough(&self) -> bool {
+        self.calls + self.went_well >= CALM_CALLS
+    }
 }
 
 /// A batch as a transaction.
-pub struct Straightened {
+pub struct Straightened<'a> {
     pub transaction: Transaction,
-    /// The call that is made in it for the events that are not likely to be in their turn.
-    pub rest: Option<Cmd>,
+    /// Events of which more is to be said than this way allows, and the call that is made for them in it.
+    pub rest: Option<(Cmd, &'a [Offer])>,
+    likely: &'a [Offer],
+    waits: Vec<Wait<'a>>,
+    /// Commands that write beside the entries, in front of them.
+    beside: usize,
+    token: String,
 }
 
-impl Transaction {
-    /// The library has transactions of its own, which panic where MULTI is not allowed.
-    fn begin(appends: usize) -> Self {
-        let mut commands = Pipeline::with_capacity(appends + 4);
-        commands.add_command(cmd("MULTI"));
-        Transaction { commands, length: 1 }
-    }
-
-    fn add(&mut self, command: Cmd) {
-        self.commands.add_command(command);
-        self.length += 1;
-    }
-
-    fn run(&mut self, name: &str, args: &[&str]) {
-        let mut command = cmd(name);
-        command.arg(args);
-        self.add(command);
-    }
-
-    fn end(mut self) -> Self {
-        self.add(cmd("EXEC"));
-        self
-    }
+/// What must be so for a transaction to be right.
+struct Premises<'a> {
+    /// The lanes' own, apart from those that are known by heart.
+    going_on: Vec<&'a str>,
+    beginning: Vec<&'a str>,
+    states: String,
+    /// Something is known by heart that nobody looks at.
+    rests: bool,
 }
 
-/// A batch as a transaction; nothing if it had better not, or cannot, go straight.
-pub fn straighten(when: Straight, opened: &Opened, batch: &Batch) -> Option<Straightened> {
-    let Opened { calm, keys, header, topic, .. } = opened;
+/// A batch as a transaction that leaves this token; nothing if it had better not, or cannot, go straight.
+pub fn straighten<'a>(
+    when: Straight,
+    opened: &Opened,
+    batch: &'a Batch,
+    token: String,
+) -> Option<Straightened<'a>> {
+    let Opened { keys, topic, .. } = opened;
+    let (policy, known) = (&topic.policy, &mut *opened.known());
     let (likely, others) = batch.parts();
     let is_wanted = match when {
         Straight::Never => false,
-        Straight::WhenCalm => likely.len() >= EVENTS_MIN && calm.calls() >= CALM_CALLS,
-        Straight::Always => !likely.is_empty(),
+        Straight::WhenCalm => batch.offers().len() >= EVENTS_MIN && opened.calm().is_long_enough(),
+        Straight::Always => !batch.is_empty(),
     };
-    // In `batch` layout a call's events are one entry.
-    if !is_wanted || (topic.layout == Layout::Batch && !others.is_empty()) {
+    if !is_wanted || policy.lifecycle.is_some() {
         return None;
     }
-    let columns = Columns::of(likely, others.len(), &topic.policy);
-    let settle = settle(keys, header, &columns)?;
-    let mut transaction = Transaction::begin(likely.len() + usize::from(!others.is_empty()));
-    transaction.add(settle);
-    transaction.add(go_ahead(keys, &columns));
+    let rests = known.is_of_use(when == Straight::Always);
+    let waits = waits::foreseen(others, batch.guesses(), policy, |offer, run| {
+        rests.then(|| known.take_behind(offer, run)).flatten()
+    });
+    let rest = &others[waits.len()..];
+    // In `batch` layout a call's events are one entry.
+    if (likely.is_empty() && waits.is_empty()) || (topic.layout == Layout::Batch && !rest.is_empty()) {
+        return None;
+    }
+    let appended: Vec<&Offer> = likely.iter().chain(waits.iter().flat_map(Wait::appended)).collect();
+    if !encode::fits(appended.len() + rest.len(), policy) {
+        return None;
+    }
+    let mut go_ahead = Cmd::with_capacity(2 + 2 * batch.offers().len(), LANE_BYTES * batch.offers().len());
+    go_ahead.arg("HSET").arg(&keys.lanes);
+    let mut premises = Premises::of(likely, policy, rests.then_some(&*known), &mut go_ahead)?;
+    premises.rests |= waits.iter().any(|wait| matches!(wait, Wait::Fills(..)));
+
+    let mut transaction = Transaction::begin(appended.len());
+    transaction.add(settle(opened, &premises, &waits, known.token(), &token));
+    if !likely.is_empty() {
+        transaction.add(go_ahead);
+    }
+    waits::park(&mut transaction, keys, policy, &waits);
+    let beside = transaction.length - BEFORE_WRITES;
     match topic.layout {
         Layout::Entry => {
-            for offer in likely {
+            for offer in &appended {
                 transaction.add(append(&keys.events, offer)?);
             }
         }
+        Layout::Batch if appended.is_empty() => {}
         Layout::Batch => {
-            let mut append = Cmd::with_capacity(4 + 2 * likely.len(), encode::bytes_of(likely));
+            let bytes = appended.iter().map(|offer| encode::bytes_of_one(offer)).sum();
+            let mut append = Cmd::with_capacity(4 + 2 * appended.len(), bytes);
             append.arg("XADD").arg(&keys.events).arg("NOMKSTREAM").arg("*");
-            encode::add_pairs(&mut append, likely, &topic.policy);
+            encode::add_pairs(&mut append, appended.iter().copied(), policy);
             transaction.add(append);
         }
     }
-    let rest = (!others.is_empty()).then(|| encode::admit(opened, others, likely.len()));
-    rest.iter().for_each(|rest| transaction.add(rest.clone()));
-    transaction.add(unbar(keys));
-    Some(Straightened { transaction: transaction.end(), rest })
+    let rest = (!rest.is_empty()).then(|| (encode::admit(opened, rest, Some(appended.len()), &token), rest));
+    rest.iter().for_each(|(call, _)| transaction.add(call.clone()));
+    transaction.unbar(keys);
+    Some(Straightened { transaction: transaction.end(), rest, likely, waits, beside, token })
 }
 
-/// The call that judges; nothing if some lane cannot be predicted.
-fn settle(keys: &PartitionKeys, header: &str, columns: &Columns<'_>) -> Option<Cmd> {
+impl<'a> Premises<'a> {
+    /// Of lanes that are likely to be in their turn, and how they go ahead; nothing if one cannot be predicted, or is
+    /// known to be elsewhere.
+    fn of(likely: &'a [Offer], policy: &Policy, known: Option<&Known>, go_ahead: &mut Cmd) -> Option<Self> {
+        let mut premises =
+            Premises { going_on: Vec::new(), beginning: Vec::new(), states: String::new(), rests: false };
+        let mut state = String::new();
+        for lane in lanes(likely) {
+            let (entity, event) = (lane[0].entity.as_str(), &lane[0].event);
+            let Position::Given(sequence) = event.position else { return None };
+            let place = known.and_then(|known| known.place_of(entity));
+            write_before(&mut state, lane, policy, true);
+            match place {
+                _ if state == UNPREDICTABLE => return None,
+                Some(place) if place != (event.epoch, sequence) => return None,
+                Some(_) => premises.rests = true,
+                None if state.is_empty() => premises.beginning.push(entity),
+                None => {
+                    premises.states.push_str(if premises.going_on.is_empty() { "" } else { "," });
+                    premises.states.push_str(&state);
+                    premises.going_on.push(entity);
+                }
+            }
+            write_after(&mut state, lane, policy);
+            go_ahead.arg(entity).arg(state.as_str());
+        }
+        Some(premises)
+    }
+}
+
+/// The call that judges.
+fn settle(opened: &Opened, premises: &Premises<'_>, waits: &[Wait<'_>], left: &str, token: &str) -> Cmd {
     const HEAD_BYTES: usize = 4096;
+    let Opened { keys, header, channel, topic, .. } = opened;
     let keys = keys.of_straight();
-    let joined = columns.joined()?;
-    let mut tombs = String::with_capacity(16 * columns.firsts);
-    columns.beginning().for_each(|entity| push_tomb_name(&mut tombs, entity));
-    let args = 3 + keys.len() + 4 + columns.lanes;
-    let mut settle = Cmd::with_capacity(args, HEAD_BYTES + LANE_BYTES * columns.lanes);
-    settle.arg("EVAL").arg(STRAIGHT.as_str()).arg(keys.len()).arg(&keys);
-    settle.arg(header).arg(columns.lanes - columns.firsts).arg(joined).arg(tombs);
-    columns.going_on().chain(columns.beginning()).for_each(|entity| {
-        settle.arg(entity);
-    });
-    Some(settle)
+    let mut tombs = String::with_capacity(16 * premises.beginning.len());
+    premises.beginning.iter().for_each(|entity| push_tomb_name(&mut tombs, entity));
+    let entities = premises.going_on.len() + premises.beginning.len() + 8 * waits.len();
+    let mut settle = Cmd::with_capacity(13 + keys.len() + entities, HEAD_BYTES + LANE_BYTES * entities);
+    let script = if waits.is_empty() { &STRAIGHT } else { &STRAIGHT_WAITING };
+    settle.arg("EVAL").arg(script.as_str()).arg(keys.len()).arg(&keys);
+    settle.arg(header).arg(left).arg(token).arg(if premises.rests { "rests" } else { "" });
+    settle.arg(premises.going_on.len()).arg(&premises.states).arg(tombs).arg(waits.len());
+    settle.arg(&premises.going_on);
+    for wait in waits {
+        settle.arg(wait.offer().entity.as_str());
+    }
+    settle.arg(&premises.beginning);
+    if !waits.is_empty() {
+        for wait in waits {
+            wait.add_to(&mut settle, &topic.policy);
+        }
+        settle.arg(waits::limits(&topic.policy)).arg(topic.policy.first.get()).arg(channel);
+    }
+    settle
 }
 
 /// The first digits of its SHA-1.
@@ -151,26 +219,6 @@ fn push_tomb_name(names: &mut String, entity: &str) {
     let digest = Sha1::from(entity).digest().bytes();
     let first = digest.first_chunk().expect("a digest is longer");
     write!(names, "{:016x}", u64::from_be_bytes(*first)).expect("a string takes it");
-}
-
-/// Lets the lanes go ahead.
-fn go_ahead(keys: &PartitionKeys, columns: &Columns<'_>) -> Cmd {
-    let mut go_ahead = Cmd::with_capacity(2 + 2 * columns.lanes, LANE_BYTES * columns.lanes);
-    go_ahead.arg("HSET").arg(&keys.lanes);
-    columns.add_after(&mut go_ahead);
-    go_ahead
-}
-
-fn unbar(keys: &PartitionKeys) -> Cmd {
-    let mut unbar = cmd("EVAL");
-    unbar
-        .arg(UNBAR.as_str())
-        .arg(4)
-        .arg(&keys.events)
-        .arg(&keys.barred)
-        .arg(&keys.lanes)
-        .arg(&keys.barred_lanes);
-    unbar
 }
 
 /// An entry as `scripts/admit_fast_entry.lua` writes it.
@@ -188,83 +236,118 @@ fn append(events: &str, Offer { entity, event }: &Offer) -> Option<Cmd> {
     Some(append)
 }
 
-/// What a transaction's commands answered: of the entries, and of the call behind them.
+/// What a transaction's commands answered: of what this way decides, and of the call behind it.
 pub struct Settled {
     pub admitted: Admitted,
     pub rest: Option<Value>,
 }
 
-/// Nothing if it was barred.
-pub fn settled(answers: Vec<Value>, batch: &Batch, layout: Layout) -> Result<Option<Settled>, StoreError> {
-    let (likely, others) = batch.parts();
-    let mut answers = answers.into_iter();
-    let is_settled = reply::number(answers.next().unwrap_or(Value::Okay))? == 1;
-    answers.next_back();
-    let rest = if others.is_empty() { None } else { answers.next_back() };
-    if !is_settled {
-        return Ok(None);
-    }
-    // One that fails inside a transaction does not stop those around it.
-    let failed = |error| StoreError::Broken(format!("a batch could not be written whole: {error}"));
-    let gone_ahead = answers.next().unwrap_or(Value::Nil);
-    reply::number(gone_ahead.extract_error().map_err(failed)?)?;
-    let ids = answers.map(|answer| answer.extract_error().map_err(failed)).collect::<Result<_, _>>()?;
-    let admitted = reply::released(ids, likely, layout, Path::Straight)?;
-    Ok(Some(Settled { admitted, rest }))
-}
-
-/// Whether a stream can be barred, and opened again, at all. For a user who lacks a permission, or behind a proxy that
-/// does not know transactions, entries would be appended that must not be; so each connection tries it out once, on a
-/// stream that is nobody's.
-pub struct Trial<'a> {
-    pub keys: &'a PartitionKeys,
-}
-
-impl Trial<'_> {
-    pub fn transaction(&self) -> Transaction {
-        let of_trial = |key: &str| format!("{key}:trial");
-        let keys = PartitionKeys {
-            events: of_trial(&self.keys.events),
-            lanes: of_trial(&self.keys.lanes),
-            barred: of_trial(&self.keys.barred),
-            barred_lanes: of_trial(&self.keys.barred_lanes),
-            ..self.keys.clone()
-        };
-        let mut transaction = Transaction::begin(8);
-        transaction.run("XADD", &[&keys.events, "5-1", "a", "trial"]);
-        transaction.run("HSET", &[&keys.lanes, "a", "trial"]);
-        // No header is empty: this is not as predicted.
-        let of_settle = keys.of_straight();
-        let mut settle = cmd("EVAL");
-        settle.arg(STRAIGHT.as_str()).arg(of_settle.len()).arg(&of_settle).arg(&["", "0", "", ""]);
-        transaction.add(settle);
-        transaction.run("HSET", &[&keys.lanes, "b", "trial"]);
-        transaction.run("XADD", &[&keys.events, "*", "a", "trial"]);
-        transaction.add(unbar(&keys));
-        transaction.run("XADD", &[&keys.events, "5-2", "a", "trial"]);
-        transaction.run("XLEN", &[&keys.events]);
-        transaction.run("HMGET", &[&keys.lanes, "a", "b"]);
-        transaction.run("DEL", &[&keys.events, &keys.lanes, &keys.barred, &keys.barred_lanes]);
-        transaction.end()
+impl Straightened<'_> {
+    /// What became of it, and what is known by that; nothing if it was barred.
+    pub fn settled(self, answers: Vec<Value>, opened: &Opened) -> Result<Option<Settled>, StoreError> {
+        let known = &mut *opened.known();
+        let settled = self.read(answers, opened, known);
+        match settled {
+            Ok(Some(_)) => opened.calm().went_straight(),
+            Ok(None) => opened.calm().end(),
+            Err(_) => {
+                known.lose();
+                opened.calm().end();
+            }
+        }
+        settled
     }
 
-    /// What came while it was barred was not written, what came afterwards was.
-    pub fn is_passed(&self, answers: &[Value]) -> bool {
-        let [
-            _,
-            _,
-            Value::Int(0),
-            _,
-            Value::ServerError(_),
-            Value::Nil,
-            _,
-            Value::Int(2),
-            lanes,
-            Value::Int(2),
-        ] = answers
-        else {
-            return false;
+    /// Nothing has happened. If nobody else was there, all that was known is so still.
+    fn undo(self, known: &mut Known, is_alone: bool) {
+        if !is_alone {
+            known.lose();
+        }
+        for wait in &self.waits {
+            if let Wait::Fills(_, behind) = wait {
+                behind.iter().for_each(|offer| known.parked(offer));
+            }
+        }
+    }
+
+    fn read(
+        self,
+        answers: Vec<Value>,
+        opened: &Opened,
+        known: &mut Known,
+    ) -> Result<Option<Settled>, StoreError> {
+        let mut answers = answers.into_iter();
+        let judged = reply::settled(answers.next().unwrap_or(Value::Okay))?;
+        answers.next_back();
+        let rest = self.rest.as_ref().and_then(|_| answers.next_back());
+        let judged = match judged {
+            Ok(judged) => judged,
+            Err(barred) => {
+                debug!(reason = barred.reason, "a batch did not go straight");
+                self.undo(known, barred.found_token);
+                return Ok(None);
+            }
         };
-        *lanes == Value::Array(vec![Value::BulkString(b"trial".to_vec()), Value::Nil])
+        // One that fails inside a transaction does not stop those around it.
+        let failed = |error| StoreError::Broken(format!("a batch could not be written whole: {error}"));
+        let answers = answers.map(|answer| answer.extract_error().map_err(failed));
+        let answers = answers.collect::<Result<Vec<_>, _>>()?;
+        let mut answers = answers.into_iter();
+        answers.by_ref().take(self.beside).try_for_each(|count| reply::number(count).map(drop))?;
+        let ids = answers.map(reply::id).collect::<Result<Vec<_>, _>>()?;
+        let appended = self.likely.iter().chain(self.waits.iter().flat_map(Wait::appended)).count();
+        let entries = match opened.topic.layout {
+            Layout::Entry => appended,
+            Layout::Batch => appended.min(1),
+        };
+        if ids.len() != entries {
+            return Err(reply::unexpected("an id for each entry", &ids.len()));
+        }
+        known.leave(self.token, judged.found_token);
+        let (mut ids, mut depths) = (ids.iter().cycle(), judged.depths.into_iter());
+        let (mut decisions, mut drained) = (Vec::with_capacity(appended), 0);
+        let released = |offer: &Offer, id| {
+            let Position::Given(sequence) = offer.event.position else {
+                unreachable!("it would not be here")
+            };
+            Decision { verdict: Verdict::Released { sequence }, id }
+        };
+        for lane in lanes(self.likely) {
+            decisions.extend(lane.iter().map(|offer| released(offer, ids.next().copied())));
+            let is_closed = opened.topic.policy.is_terminal(&lane[lane.len() - 1].event);
+            known.moved(&lane[lane.len() - 1], is_closed);
+        }
+        for wait in self.waits {
+            let Some(depth) = depths.next() else {
+                return Err(reply::unexpected("a depth for each lane that waits", &decisions.len()));
+            };
+            let is_closed = wait.closes(&opened.topic.policy);
+            match wait {
+                Wait::Ahead(offer) => {
+                    decisions.push(Decision { verdict: Verdict::Parked { depth }, id: None });
+                    known.parked(offer);
+                }
+                Wait::Fills(offer, behind) => {
+                    decisions.push(released(offer, ids.next().copied()));
+                    drained += behind.len() as u64;
+                    ids.by_ref().take(behind.len()).for_each(|_| {});
+                    if depth == 0 {
+                        known.moved(behind.last().unwrap_or(offer), is_closed);
+                    }
+                }
+            }
+        }
+        if let Some((_, rest)) = &self.rest {
+            known.forget(rest);
+        }
+        let admitted = Admitted {
+            decisions,
+            path: Path::Straight,
+            more: false,
+            drained,
+            after_terminal: 0,
+            notes: judged.notes,
+        };
+        Ok(Some(Settled { admitted, rest }))
     }
 }

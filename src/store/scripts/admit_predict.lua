@@ -3,7 +3,8 @@
 --
 -- KEYS  15 barred
 -- ARGV  3 number of lanes L  4 number of events E  5 number of lanes F that begin
---       6 number of entries that the same transaction has appended
+--       6 number of entries that the same transaction has appended, or '' if there is none
+--       7 the token that the caller left in the header, or ''
 --       then in columns: L entities, L states before, L pairs (entity, state after),
 --       F entities whose lanes begin;
 --       then the events: in `entry` layout as admit_rows.lua says, in `batch` layout as
@@ -17,10 +18,12 @@
 -- be parsed. A single mismatch sends the whole call down the slow path, where the rules
 -- decide about the lanes that are not as predicted.
 local lane_count, event_count, first_count = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local written = tonumber(ARGV[6])
-if written > 0 and redis.call('EXISTS', KEYS[15]) == 1 then return { 'barred' } end
-local lanes_at, before_at, after_at = 6, 6 + lane_count, 6 + 2 * lane_count
-local filed_at = 6 + 4 * lane_count
+local written = tonumber(ARGV[6]) or 0
+if ARGV[6] ~= '' and redis.call('EXISTS', KEYS[15]) == 1 then return { 'barred' } end
+-- Whoever else knows lanes by heart has to look again.
+if token and token ~= ARGV[7] then redis.call('HSET', KEYS[6], 'header', header) end
+local lanes_at, before_at, after_at = 7, 7 + lane_count, 7 + 2 * lane_count
+local filed_at = 7 + 4 * lane_count
 local events_at = filed_at + first_count
 local found = {}
 if lane_count > 0 then

@@ -119,4 +119,4 @@ end
 -- only, and a duplicate's verdict must not overtake the original's replication.
 redis.call('HSET', KEYS[6], unpack(changed))
 -- Whoever can fill a gap is asked, wherever it is connected.
-if #probes > 0 then redis.call('PUBLISH', probe_channel, cjson.encode(probes)) end
+if #probes > 0 then redis.call('PUBLISH', ARGV[2], cjson.encode(probes)) end

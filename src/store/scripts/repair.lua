@@ -77,6 +77,7 @@ local function look_at_parked(field, text)
     end
     redis.call('HSET', KEYS[3], entity, lane_text(lane))
     redis.call('ZADD', KEYS[5], text_of(lane_due(lane)), entity)
+    redis.call('HSET', KEYS[6], 'header', header)
     find('parked_unknown_to_lane', entity, field)
   else
     find('parked_astray', entity, field)
@@ -108,9 +109,10 @@ end
 local left_draining = redis.call('ZCOUNT', KEYS[5], '-inf', 0) > 0
 local flags_now = (left_draining and 'd' or '') .. (degraded and 'x' or '') .. (full and 'f' or '')
 if flags_now == '' then flags_now = '-' end
-if flags_now ~= flags then header = string.sub(header, 1, -#flags - 1) .. flags_now end
-redis.call('HSET', KEYS[6], 'header', header, 'parked_bytes', text_of(math.max(load_bytes, 0)), 'clock',
-  clock_text())
+if flags_now ~= flags then
+  redis.call('HSET', KEYS[6], 'header', string.sub(header, 1, -#flags - 1) .. flags_now)
+end
+redis.call('HSET', KEYS[6], 'parked_bytes', text_of(math.max(load_bytes, 0)), 'clock', clock_text())
 
 local reply = { next_cursor }
 for _, word in ipairs(findings) do reply[#reply + 1] = word end

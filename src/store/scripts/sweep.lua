@@ -121,6 +121,8 @@ if bucket then
       local since, seen = string.match(values[entity], '^(%d+)|(.*)$')
       since = seen == text and tonumber(since) or time
       if idle_retire_after > 0 and time - since >= idle_retire_after and not lane_due(lane) then
+        -- Somebody may know it by heart (straight.lua).
+        redis.call('HSET', KEYS[6], 'header', header)
         retire(entity, text)
       else
         file(OPENED, opened, entity, text_of(since) .. '|' .. text)

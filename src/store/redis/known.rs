@@ -1,0 +1,191 @@
+//! What a store knows by heart of one partition: where lanes are that it moved itself, and what it parked there.
+//!
+//! Every lane that goes on would have to be read, only to find what was written the last time. So each call that goes
+//! straight leaves a token in the partition (`scripts/straight.lua`), another one each time, and whoever else moves
+//! lanes removes it. Where it is found again, nothing has moved since, and what is known here is so: Redis decides that,
+//! in the step that writes. Two sidecars that share a partition take each other's tokens away; then neither relies on
+//! what it knows until it has been alone for some calls, and all lanes are read as if there were nothing here.
+//!
+//! Nothing is owned by it: it may be forgotten at any moment, and costs only time then. It is bounded, whatever is alive.
+
+mod lanes;
+mod parked;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use self::{lanes::Lanes, parked::Parked};
+use crate::{
+    order::{Epoch, Position, Sequence, Verdict},
+    store::{Decision, Offer},
+};
+
+/// Calls in a row that found the token of the one before, until something may rest on it.
+const ALONE_CALLS: u32 = 8;
+
+/// Tokens, each of which is left once: this process's number, then theirs.
+pub struct Tokens {
+    process: u64,
+    left: AtomicU64,
+}
+
+impl Tokens {
+    /// `process` should differ between processes.
+    pub fn new(process: u64) -> Self {
+        Tokens { process, left: AtomicU64::new(0) }
+    }
+
+    /// Digits, always as many, so that one takes the place of another.
+    pub fn draw(&self) -> String {
+        format!("{:020}{:020}", self.process, self.left.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+pub struct Known {
+    /// The one that was left last; empty if there is none that could be found.
+    token: String,
+    alone_calls: u32,
+    lanes: Lanes,
+    parked: Parked,
+}
+
+impl Known {
+    /// Of one of so many partitions. `key` keeps others from finding entities that are taken for each other.
+    pub fn new(key: u64, partitions: u32) -> Self {
+        Known {
+            token: String::new(),
+            alone_calls: 0,
+            lanes: Lanes::new(key, partitions),
+            parked: Parked::new(partitions),
+        }
+    }
+
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// May a call rest on it? At once, where it is tested.
+    pub fn is_of_use(&self, at_once: bool) -> bool {
+        !self.token.is_empty() && (at_once || self.alone_calls >= ALONE_CALLS)
+    }
+
+    /// Where an entity's lane is, if it is known: nothing is parked or missing there.
+    pub fn place_of(&self, entity: &str) -> Option<(Epoch, Sequence)> {
+        self.lanes.get(entity)
+    }
+
+    /// A call has left this token, and found the one before it or not.
+    pub fn leave(&mut self, token: String, found: bool) {
+        if found {
+            self.alone_calls = self.alone_calls.saturating_add(1);
+        } else {
+            self.lose();
+        }
+        self.token = token;
+    }
+
+    /// Nothing is certain any more.
+    pub fn lose(&mut self) {
+        self.token.clear();
+        self.alone_calls = 0;
+        self.lanes.clear();
+        self.parked.clear();
+    }
+
+    /// This was released last, and nothing of its entity is parked or missing.
+    pub fn moved(&mut self, last: &Offer, is_closed: bool) {
+        match last.event.position {
+            Position::Given(sequence) if !is_closed => {
+                self.lanes.set(last.entity.as_str(), last.event.epoch, sequence.after());
+            }
+            Position::Given(_) | Position::Assigned { .. } => self.lanes.remove(last.entity.as_str()),
+        }
+    }
+
+    /// It is parked, so its lane waits.
+    pub fn parked(&mut self, offer: &Offer) {
+        self.lanes.remove(offer.entity.as_str());
+        if !self.token.is_empty() {
+            self.parked.add(offer);
+        }
+    }
+
+    /// It is not known any more what becomes of their lanes.
+    pub fn forget(&mut self, offers: &[Offer]) {
+        for offer in offers {
+            self.lanes.remove(offer.entity.as_str());
+        }
+    }
+
+    /// What `admit` has decided about them.
+    pub fn learn(&mut self, offers: &[Offer], decisions: &[Decision]) {
+        let is_parked = |decision: &Decision| matches!(decision.verdict, Verdict::Parked { .. });
+        let parked = offers.iter().zip(decisions).filter(|(_, decision)| is_parked(decision));
+        parked.for_each(|(offer, _)| self.parked(offer));
+    }
+
+    /// The events that are parked directly behind this one, if they are all here. They are not here afterwards.
+    pub fn take_behind(&mut self, offer: &Offer, run: u64) -> Option<Vec<Offer>> {
+        self.parked.take_behind(offer, run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        order::{Entity, Event},
+        store::Payload,
+    };
+
+    pub(super) fn offer(entity: &str, sequence: u64, data: &str) -> Offer {
+        let payload = Payload { kind: "t".into(), attrs: "{}".into(), data: data.to_owned().into() };
+        let position = Position::Given(Sequence::new(sequence).unwrap());
+        let event = Event { epoch: Epoch::new(1).unwrap(), position, terminal: false, payload };
+        Offer { entity: Entity::new(entity).unwrap(), event }
+    }
+
+    fn at(known: &Known, entity: &str) -> Option<u64> {
+        known.place_of(entity).map(|(_, next)| next.get())
+    }
+
+    #[test]
+    fn it_is_of_use_once_nobody_else_was_there_for_some_calls() {
+        let (tokens, mut known) = (Tokens::new(7), Known::new(7, 16));
+        for _ in 0..=ALONE_CALLS {
+            assert!(!known.is_of_use(false));
+            known.leave(tokens.draw(), !known.token().is_empty());
+        }
+        assert!(known.is_of_use(false));
+        known.moved(&offer("a", 4, ""), false);
+        assert_eq!(at(&known, "a"), Some(5));
+        // Somebody else was there.
+        known.leave(tokens.draw(), false);
+        assert_eq!((known.is_of_use(false), at(&known, "a")), (false, None));
+        assert!(known.is_of_use(true), "its token is there all the same");
+        known.lose();
+        assert!(!known.is_of_use(true));
+    }
+
+    #[test]
+    fn no_token_is_left_twice() {
+        let tokens = Tokens::new(u64::MAX);
+        let (one, other) = (tokens.draw(), tokens.draw());
+        assert_ne!(one, other);
+        assert!(
+            [one, other].iter().all(|token| token.len() == 40 && token.bytes().all(|b| b.is_ascii_digit()))
+        );
+    }
+
+    #[test]
+    fn lanes_are_known_while_they_only_go_on() {
+        let mut known = Known::new(7, 16);
+        known.moved(&offer("a", 1, ""), false);
+        known.moved(&offer("b", 0, ""), false);
+        known.moved(&offer("c", 0, ""), false);
+        known.parked(&offer("a", 3, ""));
+        known.moved(&offer("b", 1, ""), true);
+        assert_eq!((at(&known, "a"), at(&known, "b"), at(&known, "c")), (None, None, Some(1)));
+        known.forget(&[offer("c", 9, "")]);
+        assert_eq!(at(&known, "c"), None);
+    }
+}
