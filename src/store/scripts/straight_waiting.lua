@@ -213,6 +213,7 @@ do
     if #never_due > 0 then redis.call('ZREM', KEYS[16], unpack(never_due)) end
     if #born > 0 then redis.call('RPUSH', born_key, unpack(born)) end
     redis.call('HSET', KEYS[3], 'parked_bytes', text_of(math.max(load_bytes, 0)), 'clock', clock_text())
-    if #probes > 0 then redis.call('PUBLISH', ARGV[#ARGV], cjson.encode(probes)) end
+    -- What is written is written, whether anybody can be asked or not.
+    if #probes > 0 then redis.pcall('PUBLISH', ARGV[#ARGV], cjson.encode(probes)) end
   end
 end

@@ -1,8 +1,6 @@
 //! Where lanes are, by a hash of their entity: a table that grows with them up to a bound, and forgets.
 
-use std::hash::{DefaultHasher, Hasher};
-
-use xxhash_rust::xxh3::xxh3_64;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use crate::order::{Epoch, Sequence};
 
@@ -89,11 +87,8 @@ impl Lanes {
     /// Where it begins to be looked for, and its tag; nothing if there are no slots.
     fn place_of(&self, entity: &str) -> Option<(usize, u64)> {
         let mask = self.slots.len().checked_sub(1)?;
-        let mut hasher = DefaultHasher::new();
-        hasher.write_u64(self.key);
-        hasher.write(entity.as_bytes());
-        // The lowest bits say in which partition it is.
-        Some(((xxh3_64(entity.as_bytes()) >> 32) as usize & mask, hasher.finish().max(1)))
+        let hash = xxh3_128_with_seed(entity.as_bytes(), self.key);
+        Some(((hash >> 64) as usize & mask, (hash as u64).max(1)))
     }
 }
 
