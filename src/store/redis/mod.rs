@@ -215,7 +215,7 @@ impl RedisStore {
     async fn admit_batch(&self, partition: &PartitionId, batch: &Batch) -> Result<Admitted, StoreError> {
         let opened = self.opened(partition)?;
         let layout = opened.topic.layout;
-        let is_straight = match self.admit_straight(partition, &opened, batch).await? {
+        let is_barred = match self.admit_straight(partition, &opened, batch).await? {
             Way::Straight(admitted) => return Ok(admitted),
             Way::Barred => true,
             Way::NotTried => false,
@@ -230,7 +230,7 @@ impl RedisStore {
         let mut admitted = self.read_admitted(partition, &opened, value, offers).await?;
         let is_released = |decision: &Decision| matches!(decision.verdict, Verdict::Released { .. });
         let is_as_expected = admitted.decisions[..batch.parts().0.len()].iter().all(is_released);
-        if is_straight {
+        if is_barred {
             admitted.path = Path::Barred;
         } else {
             opened.calm().note(is_as_expected);
