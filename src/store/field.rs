@@ -47,15 +47,22 @@ pub fn write_name(
 /// Replaces what is in `value`.
 pub fn write_value(value: &mut Vec<u8>, terminal: bool, payload: &Payload) {
     let Payload { kind, attrs, data } = payload;
+    let mut prefix = String::new();
+    write_prefix(&mut prefix, terminal, payload);
     value.clear();
-    value.extend_from_slice(if terminal { b"t:" } else { b"-:" });
-    for length in [kind.len(), attrs.len()] {
-        value.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
-        value.push(b':');
+    for part in [prefix.as_bytes(), kind.as_bytes(), attrs.as_bytes(), data] {
+        value.extend_from_slice(part);
     }
-    value.extend_from_slice(kind.as_bytes());
-    value.extend_from_slice(attrs.as_bytes());
-    value.extend_from_slice(data);
+}
+
+/// Replaces what is in `prefix` by what stands before type, attributes and data.
+pub fn write_prefix(prefix: &mut String, terminal: bool, Payload { kind, attrs, .. }: &Payload) {
+    prefix.clear();
+    prefix.push_str(if terminal { "t:" } else { "-:" });
+    for length in [kind.len(), attrs.len()] {
+        push_number(prefix, length as u64);
+        prefix.push(':');
+    }
 }
 
 /// Is it the name of an event, as far as its shape goes?

@@ -46,18 +46,18 @@ fn a_batch_becomes_a_script_call() {
 #[test]
 fn a_batch_becomes_a_transaction_of_many_entries() {
     let (batch, opened, tokens) = (Batch::form(offers()).0, opened(Layout::Entry), Tokens::new(1));
-    is_still("store::redis::cost::a_batch_becomes_a_transaction_of_many_entries", 594_000, || {
-        let straightened = straight::straighten(Straight::Always, &opened, &batch, tokens.draw());
-        straightened.expect("it is in order").transaction.commands.get_packed_pipeline()
+    is_still("store::redis::cost::a_batch_becomes_a_transaction_of_many_entries", 338_000, || {
+        let straightened = straight::straighten(Straight::Always, &opened, &batch, &tokens);
+        straightened.expect("it is in order").0
     });
 }
 
 #[test]
 fn a_batch_becomes_a_transaction_of_one_entry() {
     let (batch, opened, tokens) = (Batch::form(offers()).0, opened(Layout::Batch), Tokens::new(1));
-    is_still("store::redis::cost::a_batch_becomes_a_transaction_of_one_entry", 295_000, || {
-        let straightened = straight::straighten(Straight::Always, &opened, &batch, tokens.draw());
-        straightened.expect("it is in order").transaction.commands.get_packed_pipeline()
+    is_still("store::redis::cost::a_batch_becomes_a_transaction_of_one_entry", 221_000, || {
+        let straightened = straight::straighten(Straight::Always, &opened, &batch, &tokens);
+        straightened.expect("it is in order").0
     });
 }
 

@@ -3,7 +3,13 @@
 
 use ::redis::Value;
 
-use super::{entries, group_reply, reply, report, straight};
+use super::{
+    entries, group_reply,
+    known::Tokens,
+    reply, report,
+    resp::{Answers, Incoming},
+    straight,
+};
 use crate::{
     fuzz::{Seen, cases, check_message, damaged, index, number, percent, pick, small_number, text},
     order::{Entity, Epoch, Event, Position, Refusal, Sequence, SkipReason},
@@ -109,11 +115,42 @@ fn judged(random: &mut Random) -> Value {
     Value::Array(vec![Value::Int(1), bulk("1 2"), notes(random)])
 }
 
+/// As it comes over a connection of RESP2.
+fn write(bytes: &mut Vec<u8>, value: &Value) {
+    let mut list = |values: &[&Value]| {
+        bytes.extend(format!("*{}\r\n", values.len()).bytes());
+        values.iter().for_each(|value| write(bytes, value));
+    };
+    match value {
+        Value::Array(values) | Value::Set(values) => list(&values.iter().collect::<Vec<_>>()),
+        Value::Map(pairs) => {
+            list(&pairs.iter().flat_map(|(field, value)| [field, value]).collect::<Vec<_>>())
+        }
+        Value::Int(number) => bytes.extend(format!(":{number}\r\n").bytes()),
+        Value::BulkString(text) => {
+            bytes.extend(format!("${}\r\n", text.len()).bytes());
+            bytes.extend(text);
+            bytes.extend(b"\r\n");
+        }
+        Value::SimpleString(text) => {
+            bytes.extend(format!("+{}\r\n", text.replace(['\r', '\n'], " ")).bytes())
+        }
+        Value::Okay => bytes.extend(b"+OK\r\n"),
+        Value::ServerError(_) => bytes.extend(b"-ERR something\r\n"),
+        _ => bytes.extend(b"$-1\r\n"),
+    }
+}
+
 /// What became of the batch as a transaction.
 fn settle(answers: Value, layout: Layout) -> Result<(), StoreError> {
     let (batch, opened) = (batch(), super::cost::opened(layout));
-    let straightened = straight::straighten(Straight::Always, &opened, &batch, "1".to_owned());
-    straightened.expect("it is in order").settled(reply::array(answers)?, &opened).map(drop)
+    let straightened = straight::straighten(Straight::Always, &opened, &batch, &Tokens::new(1));
+    let mut bytes = Vec::new();
+    write(&mut bytes, &answers);
+    assert_eq!(Incoming::new(1).length(&bytes).expect("it is well-formed"), Some(bytes.len()));
+    let mut answers = Answers::new(bytes.into());
+    answers.enter(0)?;
+    straightened.expect("it is in order").1.settled(answers, &opened).map(drop)
 }
 
 fn elapsed(random: &mut Random) -> Value {

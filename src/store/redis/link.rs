@@ -1,5 +1,5 @@
 //! The connection: one, shared, thrown away after any doubt and made anew by whoever
-//! needs it next.
+//! needs it next. (Transactions have their own: `pipe.rs`.)
 //!
 //! A time-out is not a failure: the call may still run. So a connection on which one
 //! happened is dropped, its late replies with it, and the error says "ambiguous".
@@ -19,12 +19,9 @@ use ::redis::{
     io::tcp::TcpSettings,
 };
 use futures_util::{StreamExt, stream::BoxStream};
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::Mutex;
 
-use super::{
-    script::Script,
-    transaction::{Transaction, Trial},
-};
+use super::script::Script;
 use crate::store::StoreError;
 
 /// How to reach the server.
@@ -62,29 +59,9 @@ pub struct Link {
 }
 
 enum Current {
-    Connected(Arc<Connected>),
+    Connected(Arc<MultiplexedConnection>),
     /// Why not, as far as is known.
     Disconnected(String),
-}
-
-struct Connected {
-    connection: MultiplexedConnection,
-    /// Whether the trial was passed; nothing before it.
-    can_bar: OnceCell<bool>,
-}
-
-impl Connected {
-    async fn transact(&self, transaction: &Transaction) -> Result<Option<Vec<Value>>, RedisError> {
-        // All but the last are answered QUEUED, or with a reason why nothing will run.
-        let Transaction { commands, length } = transaction;
-        let answers = self.connection.clone().req_packed_commands(commands, length - 1, 1).await;
-        match answers.map(|mut answers| answers.pop()) {
-            Ok(Some(Value::Array(answers))) => Ok(Some(answers)),
-            Ok(_) => Ok(None),
-            Err(error) if error.is_io_error() => Err(error),
-            Err(_) => Ok(None),
-        }
-    }
 }
 
 impl Link {
@@ -141,29 +118,6 @@ impl Link {
         self.exchange(command).await.map_err(classify)
     }
 
-    /// Runs a transaction: what each of its commands answered. Nothing if it was refused as a whole
-    /// before any of them ran, or if the trial, which comes first on each connection, failed.
-    pub async fn transact(
-        &self,
-        transaction: &Transaction,
-        trial: Trial<'_>,
-    ) -> Result<Option<Vec<Value>>, StoreError> {
-        let connected = self.connection().await.map_err(classify)?;
-        let passes = connected.can_bar.get_or_try_init(|| async {
-            let answers = connected.transact(&trial.transaction()).await?;
-            Ok(answers.is_some_and(|answers| trial.is_passed(&answers)))
-        });
-        let answers = match passes.await {
-            Ok(true) => connected.transact(transaction).await,
-            Ok(false) => Ok(None),
-            Err(error) => Err(error),
-        };
-        if answers.as_ref().is_err_and(RedisError::is_io_error) {
-            self.discard(&connected).await;
-        }
-        answers.map_err(classify)
-    }
-
     /// Messages of all channels that match, on a connection of their own.
     pub async fn subscribe(&self, pattern: &str) -> Result<BoxStream<'static, Vec<u8>>, StoreError> {
         let subscribed = tokio::time::timeout(self.connect_timeout, async {
@@ -189,7 +143,7 @@ impl Link {
 
     async fn exchange(&self, command: &Cmd) -> Result<Value, RedisError> {
         let connected = self.connection().await?;
-        let mut handle = connected.connection.clone();
+        let mut handle = MultiplexedConnection::clone(&connected);
         let outcome = handle.req_packed_command(command).await.and_then(Value::extract_error);
         if let Err(error) = &outcome
             && (error.is_io_error() || error.kind() == ErrorKind::Server(ServerErrorKind::ReadOnly))
@@ -199,7 +153,7 @@ impl Link {
         outcome
     }
 
-    async fn connection(&self) -> Result<Arc<Connected>, RedisError> {
+    async fn connection(&self) -> Result<Arc<MultiplexedConnection>, RedisError> {
         let attempts_seen = self.attempts.load(Ordering::Acquire);
         let mut current = self.current.lock().await;
         match &*current {
@@ -216,7 +170,7 @@ impl Link {
         self.attempts.fetch_add(1, Ordering::AcqRel);
         match outcome {
             Ok(connection) => {
-                let connected = Arc::new(Connected { connection, can_bar: OnceCell::new() });
+                let connected = Arc::new(connection);
                 *current = Current::Connected(connected.clone());
                 Ok(connected)
             }
@@ -228,7 +182,7 @@ impl Link {
     }
 
     /// Forgets this connection, unless somebody has already replaced it.
-    async fn discard(&self, broken: &Arc<Connected>) {
+    async fn discard(&self, broken: &Arc<MultiplexedConnection>) {
         let mut current = self.current.lock().await;
         if matches!(&*current, Current::Connected(connected) if Arc::ptr_eq(connected, broken)) {
             *current = Current::Disconnected("the connection was lost".to_owned());
@@ -245,17 +199,19 @@ fn not_connected(reason: String) -> RedisError {
     RedisError::from((ErrorKind::Client, "cannot connect", reason))
 }
 
-fn connection_info(url: &str) -> Result<ConnectionInfo, StoreError> {
+pub fn connection_info(url: &str) -> Result<ConnectionInfo, StoreError> {
     let info = url.into_connection_info().map_err(|error| {
         let hint = "write redis://host:port/db, or redis+unix:///path/to/socket";
         StoreError::Broken(format!("the store's URL is not understood ({}); {hint}", error.category()))
     })?;
     let redis =
-        info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3).set_lib_name("seriatim", VERSION);
+        info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3).set_lib_name(LIBRARY, VERSION);
     Ok(info.set_tcp_settings(TcpSettings::default().set_nodelay(true)).set_redis_settings(redis))
 }
 
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Who we are, for those who list a server's clients.
+pub const LIBRARY: &str = "seriatim";
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Sorts what went wrong into what the caller must do about it.
 pub fn classify(error: RedisError) -> StoreError {

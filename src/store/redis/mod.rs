@@ -1,8 +1,8 @@
 //! The Redis store: a script decides, next to the data.
 //!
-//! One connection carries all partitions. That keeps order because a partition has
-//! at most one call in flight (the promise of [`Store::admit`]); many calls of one
-//! partition on a multiplexed connection would overtake each other.
+//! One connection carries all partitions, but for transactions. That keeps order because a
+//! partition has at most one call in flight (the promise of [`Store::admit`]); many calls
+//! of one partition on a multiplexed connection would overtake each other.
 //!
 //! No call is repeated here except where it certainly did not run: the script was
 //! unknown to the server, or the partition was not there (a flushed or replaced
@@ -27,9 +27,11 @@ mod groups;
 mod known;
 mod link;
 mod look;
+mod pipe;
 mod port;
 mod reply;
 mod report;
+mod resp;
 mod rules;
 mod script;
 mod straight;
@@ -46,8 +48,9 @@ use tracing::warn;
 use self::{
     known::{Known, Tokens},
     link::Link,
+    pipe::Pipe,
     script::{OPEN_PARTITION, OPEN_TOPIC, RESUME},
-    straight::{Calm, Settled},
+    straight::{Calm, Rest, Settled},
     transaction::Trial,
 };
 pub use self::{
@@ -63,6 +66,7 @@ use crate::order::{Entity, LaneState, Verdict};
 
 pub struct RedisStore {
     link: Arc<Link>,
+    pipe: Pipe,
     /// Identifies a store's history: given to a partition that is created by us.
     generation: u64,
     tokens: Tokens,
@@ -124,7 +128,10 @@ impl RedisStore {
     /// Connects when first used. `generation` should differ between processes.
     pub fn new(settings: RedisSettings, generation: u64) -> Result<Self, StoreError> {
         let straight = settings.straight;
+        let info = link::connection_info(&settings.url)?;
+        let pipe = Pipe::new(info, settings.connect_timeout, settings.response_timeout);
         Ok(RedisStore {
+            pipe,
             link: Arc::new(Link::new(settings)?),
             generation,
             tokens: Tokens::new(generation),
@@ -244,23 +251,19 @@ impl RedisStore {
         opened: &Opened,
         batch: &Batch,
     ) -> Result<Way, StoreError> {
-        let token = self.tokens.draw();
-        let Some(straightened) = straight::straighten(self.straight, opened, batch, token) else {
-            return Ok(Way::NotTried);
-        };
-        let answers = self.link.transact(&straightened.transaction, Trial { keys: &opened.keys }).await;
+        let straightened = straight::straighten(self.straight, opened, batch, &self.tokens);
+        let Some((transaction, straightened)) = straightened else { return Ok(Way::NotTried) };
+        let answers = self.pipe.transact(transaction, Trial { keys: &opened.keys }).await;
         if !matches!(answers, Ok(Some(_))) {
             opened.known().lose();
             opened.calm().end();
         }
         let Some(answers) = answers? else { return Ok(Way::Barred) };
-        let rest = straightened.rest.clone();
-        let Some(Settled { mut admitted, rest: answer }) = straightened.settled(answers, opened)? else {
+        let Some(Settled { mut admitted, rest }) = straightened.settled(answers, opened)? else {
             return Ok(Way::Barred);
         };
-        if let Some((call, offers)) = rest {
-            let answer = answer.and_then(|answer| answer.extract_error().ok());
-            admitted.join(self.admit_rest(partition, opened, &call, answer, offers).await?);
+        if let Some(rest) = rest {
+            admitted.join(self.admit_rest(partition, opened, rest).await?);
             admitted.path = Path::Mixed;
         }
         Ok(Way::Straight(admitted))
@@ -272,13 +275,11 @@ impl RedisStore {
         &self,
         partition: &PartitionId,
         opened: &Opened,
-        call: &Cmd,
-        answer: Option<Value>,
-        offers: &[Offer],
+        Rest { offers, call, answer }: Rest<'_>,
     ) -> Result<Admitted, StoreError> {
         let answer = match answer {
             Some(answer) => answer,
-            None => self.link.run(script::admit(opened.topic.layout), call.clone()).await?,
+            None => self.link.run(script::admit(opened.topic.layout), call).await?,
         };
         self.read_admitted(partition, opened, answer, offers).await
     }

@@ -23,25 +23,32 @@ use tracing::debug;
 use super::{
     Opened, Straight,
     encode::{self, UNPREDICTABLE, write_after, write_before},
-    known::Known,
+    known::{Known, Tokens},
     reply,
+    resp::{Answers, Commands},
     script::{STRAIGHT, STRAIGHT_WAITING},
     transaction::Transaction,
     waits::{self, Wait},
 };
 use crate::{
-    order::{Policy, Position, Verdict},
-    store::{Admitted, Batch, Decision, Layout, Offer, Path, StoreError, lanes},
+    order::{Policy, Position, Sequence, Verdict},
+    store::{
+        Admitted, Batch, Decision, Layout, Offer, Path, Payload, StoreError,
+        field::{self, push_number},
+        lanes,
+    },
 };
 
 /// Calls in a row that were as expected before entries go straight, at first and at the most.
 const CALM_CALLS: u32 = 8;
 /// A transaction and its scripts' sources are not worth it for fewer events.
 const EVENTS_MIN: usize = 8;
-/// Of an entity and its state, about.
-const LANE_BYTES: usize = 80;
-/// MULTI, and what judges.
-const BEFORE_WRITES: usize = 2;
+/// Of an event, beside what is its own: names, lengths, its entity and state once more or twice.
+const EVENT_BYTES: usize = 360;
+/// Of what judges, and keys.
+const HEAD_BYTES: usize = 8192;
+/// What judges.
+const BEFORE_WRITES: usize = 1;
 
 /// How many more calls must be as expected (what was likely to be in its turn was) until entries go straight. The
 /// longer that went well, the fewer.
@@ -71,15 +78,14 @@ impl Calm {
     }
 }
 
-/// A batch as a transaction.
+/// What is in a transaction.
 pub struct Straightened<'a> {
-    pub transaction: Transaction,
-    /// Events of which more is to be said than this way allows, and the call that is made for them in it.
-    pub rest: Option<(Cmd, &'a [Offer])>,
+    rest: Option<Rest<'a>>,
     likely: &'a [Offer],
     waits: Vec<Wait<'a>>,
     /// Commands that write beside the entries, in front of them.
     beside: usize,
+    entries: usize,
     token: String,
 }
 
@@ -91,15 +97,17 @@ struct Premises<'a> {
     states: String,
     /// Something is known by heart that nobody looks at.
     rests: bool,
+    /// All that are likely to be in their turn.
+    lanes: usize,
 }
 
-/// A batch as a transaction that leaves this token; nothing if it had better not, or cannot, go straight.
+/// A batch as a transaction that leaves a token; nothing if it had better not, or cannot, go straight.
 pub fn straighten<'a>(
     when: Straight,
     opened: &Opened,
     batch: &'a Batch,
-    token: String,
-) -> Option<Straightened<'a>> {
+    tokens: &Tokens,
+) -> Option<(Transaction, Straightened<'a>)> {
     let Opened { keys, topic, .. } = opened;
     let (policy, known) = (&topic.policy, &mut *opened.known());
     let (likely, others) = batch.parts();
@@ -124,45 +132,48 @@ pub fn straighten<'a>(
     if !encode::fits(appended.len() + rest.len(), policy) {
         return None;
     }
-    let mut go_ahead = Cmd::with_capacity(2 + 2 * batch.offers().len(), LANE_BYTES * batch.offers().len());
-    go_ahead.arg("HSET").arg(&keys.lanes);
-    let mut premises = Premises::of(likely, policy, rests.then_some(&*known), &mut go_ahead)?;
+    let mut premises = Premises::of(likely, policy, rests.then_some(&*known))?;
     premises.rests |= waits.iter().any(|wait| matches!(wait, Wait::Fills(..)));
 
-    let mut transaction = Transaction::begin(appended.len());
-    transaction.add(settle(opened, &premises, &waits, known.token(), &token));
-    if !likely.is_empty() {
-        transaction.add(go_ahead);
+    let token = tokens.draw();
+    let events = batch.offers().iter().chain(waits.iter().flat_map(Wait::appended));
+    let bytes = events.map(|offer| offer.size() + EVENT_BYTES).sum::<usize>();
+    let mut transaction = Transaction::begin(bytes + HEAD_BYTES);
+    let commands = &mut transaction.commands;
+    settle(commands, opened, &premises, &waits, known.token(), &token);
+    if premises.lanes > 0 {
+        go_ahead(commands.begin("HSET", 2 + 2 * premises.lanes).arg(&keys.lanes), likely, policy);
     }
-    waits::park(&mut transaction, keys, policy, &waits);
-    let beside = transaction.length - BEFORE_WRITES;
+    waits::park(commands, keys, policy, &waits);
+    let beside = transaction.length() - BEFORE_WRITES;
+    let commands = &mut transaction.commands;
     match topic.layout {
-        Layout::Entry => {
-            for offer in &appended {
-                transaction.add(append(&keys.events, offer)?);
-            }
-        }
+        Layout::Entry => appended.iter().for_each(|offer| append(commands, &keys.events, offer)),
         Layout::Batch if appended.is_empty() => {}
         Layout::Batch => {
-            let bytes = appended.iter().map(|offer| encode::bytes_of_one(offer)).sum();
-            let mut append = Cmd::with_capacity(4 + 2 * appended.len(), bytes);
-            append.arg("XADD").arg(&keys.events).arg("NOMKSTREAM").arg("*");
-            encode::add_pairs(&mut append, appended.iter().copied(), policy);
-            transaction.add(append);
+            let append = commands.begin("XADD", 4 + 2 * appended.len());
+            append.arg(&keys.events).args(["NOMKSTREAM", "*"]);
+            add_pairs(append, &appended, policy);
         }
     }
-    let rest = (!rest.is_empty()).then(|| (encode::admit(opened, rest, Some(appended.len()), &token), rest));
-    rest.iter().for_each(|(call, _)| transaction.add(call.clone()));
+    let rest = (!rest.is_empty()).then(|| {
+        let call = encode::admit(opened, rest, Some(appended.len()), &token);
+        Rest { offers: rest, call, answer: None }
+    });
+    rest.iter().for_each(|rest| commands.add(&rest.call));
     transaction.unbar(keys);
-    Some(Straightened { transaction: transaction.end(), rest, likely, waits, beside, token })
+    let entries = match topic.layout {
+        Layout::Entry => appended.len(),
+        Layout::Batch => appended.len().min(1),
+    };
+    Some((transaction.end(), Straightened { rest, likely, waits, beside, entries, token }))
 }
 
 impl<'a> Premises<'a> {
-    /// Of lanes that are likely to be in their turn, and how they go ahead; nothing if one cannot be predicted, or is
-    /// known to be elsewhere.
-    fn of(likely: &'a [Offer], policy: &Policy, known: Option<&Known>, go_ahead: &mut Cmd) -> Option<Self> {
-        let mut premises =
-            Premises { going_on: Vec::new(), beginning: Vec::new(), states: String::new(), rests: false };
+    /// Of lanes that are likely to be in their turn; nothing if one cannot be predicted, or is known to be elsewhere.
+    fn of(likely: &'a [Offer], policy: &Policy, known: Option<&Known>) -> Option<Self> {
+        let (going_on, beginning, states) = (Vec::new(), Vec::new(), String::new());
+        let mut premises = Premises { going_on, beginning, states, rests: false, lanes: 0 };
         let mut state = String::new();
         for lane in lanes(likely) {
             let (entity, event) = (lane[0].entity.as_str(), &lane[0].event);
@@ -180,38 +191,47 @@ impl<'a> Premises<'a> {
                     premises.going_on.push(entity);
                 }
             }
-            write_after(&mut state, lane, policy);
-            go_ahead.arg(entity).arg(state.as_str());
+            premises.lanes += 1;
         }
         Some(premises)
     }
 }
 
+/// The states that lanes have when these were released.
+fn go_ahead(states: &mut Commands, likely: &[Offer], policy: &Policy) {
+    let mut state = String::new();
+    for lane in lanes(likely) {
+        write_after(&mut state, lane, policy);
+        states.arg(lane[0].entity.as_str()).arg(&state);
+    }
+}
+
 /// The call that judges.
-fn settle(opened: &Opened, premises: &Premises<'_>, waits: &[Wait<'_>], left: &str, token: &str) -> Cmd {
-    const HEAD_BYTES: usize = 4096;
+fn settle(
+    commands: &mut Commands,
+    opened: &Opened,
+    premises: &Premises<'_>,
+    waits: &[Wait<'_>],
+    left: &str,
+    token: &str,
+) {
     let Opened { keys, header, channel, topic, .. } = opened;
     let keys = keys.of_straight();
-    let mut tombs = String::with_capacity(16 * premises.beginning.len());
-    premises.beginning.iter().for_each(|entity| push_tomb_name(&mut tombs, entity));
-    let entities = premises.going_on.len() + premises.beginning.len() + 8 * waits.len();
-    let mut settle = Cmd::with_capacity(13 + keys.len() + entities, HEAD_BYTES + LANE_BYTES * entities);
+    let Premises { going_on, beginning, states, rests, .. } = premises;
+    let mut tombs = String::with_capacity(16 * beginning.len());
+    beginning.iter().for_each(|entity| push_tomb_name(&mut tombs, entity));
+    let entities = going_on.len() + waits.len() + beginning.len();
+    let of_waits = if waits.is_empty() { 0 } else { waits::ARGS * waits.len() + 3 };
     let script = if waits.is_empty() { &STRAIGHT } else { &STRAIGHT_WAITING };
-    settle.arg("EVAL").arg(script.as_str()).arg(keys.len()).arg(&keys);
-    settle.arg(header).arg(left).arg(token).arg(if premises.rests { "rests" } else { "" });
-    settle.arg(premises.going_on.len()).arg(&premises.states).arg(tombs).arg(waits.len());
-    settle.arg(&premises.going_on);
-    for wait in waits {
-        settle.arg(wait.offer().entity.as_str());
-    }
-    settle.arg(&premises.beginning);
+    let settle = commands.begin("EVAL", 11 + keys.len() + entities + of_waits);
+    settle.arg(script.as_str()).number(keys.len() as u64).args(keys);
+    settle.args([header.as_str(), left, token, if *rests { "rests" } else { "" }]);
+    settle.number(going_on.len() as u64).arg(states).arg(tombs).number(waits.len() as u64);
+    settle.args(going_on).args(waits.iter().map(|wait| wait.offer().entity.as_str())).args(beginning);
     if !waits.is_empty() {
-        for wait in waits {
-            wait.add_to(&mut settle, &topic.policy);
-        }
-        settle.arg(waits::limits(&topic.policy)).arg(topic.policy.first.get()).arg(channel);
+        waits.iter().for_each(|wait| wait.add_to(settle, &topic.policy));
+        settle.arg(waits::limits(&topic.policy)).number(topic.policy.first.get()).arg(channel);
     }
-    settle
 }
 
 /// The first digits of its SHA-1.
@@ -222,29 +242,56 @@ fn push_tomb_name(names: &mut String, entity: &str) {
 }
 
 /// An entry as `scripts/admit_fast_entry.lua` writes it.
-fn append(events: &str, Offer { entity, event }: &Offer) -> Option<Cmd> {
-    const ARGS: usize = 18;
-    const NAMES_BYTES: usize = 128;
-    let Position::Given(sequence) = event.position else { return None };
+fn append(commands: &mut Commands, events: &str, offer: &Offer) {
+    let Offer { entity, event } = offer;
     let payload = &event.payload;
-    let bytes = entity.as_str().len() + payload.kind.len() + payload.attrs.len() + payload.data.len();
-    let mut append = Cmd::with_capacity(ARGS, bytes + events.len() + NAMES_BYTES);
-    append.arg("XADD").arg(events).arg("NOMKSTREAM").arg("*").arg("entity").arg(entity.as_str());
-    append.arg("epoch").arg(event.epoch.get()).arg("sequence").arg(sequence.get());
+    let append = commands.begin("XADD", 18);
+    append.arg(events).arg("NOMKSTREAM").arg("*").arg("entity").arg(entity.as_str());
+    append.arg("epoch").number(event.epoch.get()).arg("sequence").number(given(offer).get());
     append.arg("type").arg(&*payload.kind).arg("order").arg("strict");
-    append.arg("attrs").arg(&*payload.attrs).arg("data").arg(&payload.data[..]);
-    Some(append)
+    append.arg("attrs").arg(&*payload.attrs).arg("data").arg(&payload.data);
 }
 
-/// What a transaction's commands answered: of what this way decides, and of the call behind it.
-pub struct Settled {
+/// An entry as `scripts/admit_fast_batch.lua` writes it.
+fn add_pairs(append: &mut Commands, offers: &[&Offer], policy: &Policy) {
+    let (mut name, mut prefix) = (String::new(), String::new());
+    for (index, offer) in offers.iter().enumerate() {
+        let Offer { entity, event } = offer;
+        field::write_name(&mut name, index, event.epoch, entity.as_str(), |name| {
+            push_number(name, given(offer).get());
+            name.push_str(":strict");
+        });
+        let Payload { kind, attrs, data } = &event.payload;
+        field::write_prefix(&mut prefix, policy.is_terminal(event), &event.payload);
+        append.arg(&name).joined(&[prefix.as_bytes(), kind.as_bytes(), attrs.as_bytes(), data]);
+    }
+}
+
+/// The sequence of an event that may go this way.
+fn given(offer: &Offer) -> Sequence {
+    let Position::Given(sequence) = offer.event.position else { unreachable!("it would not be here") };
+    sequence
+}
+
+/// What a transaction's commands answered.
+pub struct Settled<'a> {
+    /// About what this way decides.
     pub admitted: Admitted,
-    pub rest: Option<Value>,
+    pub rest: Option<Rest<'a>>,
 }
 
-impl Straightened<'_> {
+/// Events of which more is to be said than this way allows.
+pub struct Rest<'a> {
+    pub offers: &'a [Offer],
+    /// It is made for them behind the entries.
+    pub call: Cmd,
+    /// Nothing before it was made, or if it failed.
+    pub answer: Option<Value>,
+}
+
+impl<'a> Straightened<'a> {
     /// What became of it, and what is known by that; nothing if it was barred.
-    pub fn settled(self, answers: Vec<Value>, opened: &Opened) -> Result<Option<Settled>, StoreError> {
+    pub fn settled(self, answers: Answers, opened: &Opened) -> Result<Option<Settled<'a>>, StoreError> {
         let known = &mut *opened.known();
         let settled = self.read(answers, opened, known);
         match settled {
@@ -263,24 +310,16 @@ impl Straightened<'_> {
         if !is_alone {
             known.lose();
         }
-        for wait in &self.waits {
-            if let Wait::Fills(_, behind) = wait {
-                behind.iter().for_each(|offer| known.parked(offer));
-            }
-        }
+        self.waits.iter().flat_map(Wait::behind).for_each(|offer| known.parked(offer));
     }
 
     fn read(
         self,
-        answers: Vec<Value>,
+        mut answers: Answers,
         opened: &Opened,
         known: &mut Known,
-    ) -> Result<Option<Settled>, StoreError> {
-        let mut answers = answers.into_iter();
-        let judged = reply::settled(answers.next().unwrap_or(Value::Okay))?;
-        answers.next_back();
-        let rest = self.rest.as_ref().and_then(|_| answers.next_back());
-        let judged = match judged {
+    ) -> Result<Option<Settled<'a>>, StoreError> {
+        let judged = match reply::settled(answers.value()?)? {
             Ok(judged) => judged,
             Err(barred) => {
                 debug!(reason = barred.reason, "a batch did not go straight");
@@ -290,30 +329,19 @@ impl Straightened<'_> {
         };
         // One that fails inside a transaction does not stop those around it.
         let failed = |error| StoreError::Broken(format!("a batch could not be written whole: {error}"));
-        let answers = answers.map(|answer| answer.extract_error().map_err(failed));
-        let answers = answers.collect::<Result<Vec<_>, _>>()?;
-        let mut answers = answers.into_iter();
-        answers.by_ref().take(self.beside).try_for_each(|count| reply::number(count).map(drop))?;
-        let ids = answers.map(reply::id).collect::<Result<Vec<_>, _>>()?;
-        let appended = self.likely.iter().chain(self.waits.iter().flat_map(Wait::appended)).count();
-        let entries = match opened.topic.layout {
-            Layout::Entry => appended,
-            Layout::Batch => appended.min(1),
-        };
-        if ids.len() != entries {
-            return Err(reply::unexpected("an id for each entry", &ids.len()));
+        (0..self.beside).try_for_each(|_| answers.okay()).map_err(failed)?;
+        let ids = (0..self.entries).map(|_| answers.id()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        let mut rest = self.rest;
+        if let Some(rest) = &mut rest {
+            rest.answer = answers.value()?.extract_error().ok();
         }
         known.leave(self.token, judged.found_token);
-        let (mut ids, mut depths) = (ids.iter().cycle(), judged.depths.into_iter());
-        let (mut decisions, mut drained) = (Vec::with_capacity(appended), 0);
-        let released = |offer: &Offer, id| {
-            let Position::Given(sequence) = offer.event.position else {
-                unreachable!("it would not be here")
-            };
-            Decision { verdict: Verdict::Released { sequence }, id }
-        };
+        let (mut ids, mut depths) = (ids.into_iter().cycle(), judged.depths.into_iter());
+        let (mut decisions, mut drained) = (Vec::with_capacity(self.likely.len() + self.waits.len()), 0);
+        let released =
+            |offer: &Offer, id| Decision { verdict: Verdict::Released { sequence: given(offer) }, id };
         for lane in lanes(self.likely) {
-            decisions.extend(lane.iter().map(|offer| released(offer, ids.next().copied())));
+            decisions.extend(lane.iter().map(|offer| released(offer, ids.next())));
             let is_closed = opened.topic.policy.is_terminal(&lane[lane.len() - 1].event);
             known.moved(&lane[lane.len() - 1], is_closed);
         }
@@ -328,7 +356,7 @@ impl Straightened<'_> {
                     known.parked(offer);
                 }
                 Wait::Fills(offer, behind) => {
-                    decisions.push(released(offer, ids.next().copied()));
+                    decisions.push(released(offer, ids.next()));
                     drained += behind.len() as u64;
                     ids.by_ref().take(behind.len()).for_each(|_| {});
                     if depth == 0 {
@@ -337,9 +365,7 @@ impl Straightened<'_> {
                 }
             }
         }
-        if let Some((_, rest)) = &self.rest {
-            known.forget(rest);
-        }
+        rest.iter().for_each(|rest| known.forget(rest.offers));
         let admitted = Admitted {
             decisions,
             path: Path::Straight,

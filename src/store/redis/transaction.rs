@@ -1,45 +1,43 @@
 //! Commands that run as one step, or not at all; and whether one can be made to come to nothing.
 
-use ::redis::{Cmd, Pipeline, Value, cmd};
+use ::redis::Value;
 
-use super::script::{STRAIGHT, UNBAR};
+use super::{
+    resp::{Answers, Commands},
+    script::{STRAIGHT, UNBAR},
+};
 use crate::store::keys::PartitionKeys;
 
+/// MULTI, which is the first of its commands.
+const OPENING: usize = 1;
+
 pub struct Transaction {
-    pub commands: Pipeline,
-    pub length: usize,
+    pub commands: Commands,
 }
 
 impl Transaction {
-    /// The library has transactions of its own, which panic where MULTI is not allowed.
-    pub fn begin(appends: usize) -> Self {
-        let mut commands = Pipeline::with_capacity(appends + 6);
-        commands.add_command(cmd("MULTI"));
-        Transaction { commands, length: 1 }
+    /// About as many bytes as will be in it.
+    pub fn begin(bytes: usize) -> Self {
+        let mut commands = Commands::with_capacity(bytes);
+        commands.begin("MULTI", 1);
+        Transaction { commands }
     }
 
-    pub fn add(&mut self, command: Cmd) {
-        self.commands.add_command(command);
-        self.length += 1;
-    }
-
-    fn run(&mut self, name: &str, args: &[&str]) {
-        let mut command = cmd(name);
-        command.arg(args);
-        self.add(command);
+    /// Commands in it so far.
+    pub fn length(&self) -> usize {
+        self.commands.count() - OPENING
     }
 
     /// Brings back what was barred, if anything was.
     pub fn unbar(&mut self, keys: &PartitionKeys) {
         let keys =
             [&keys.events, &keys.barred, &keys.lanes, &keys.barred_lanes, &keys.parked, &keys.barred_parked];
-        let mut unbar = cmd("EVAL");
-        unbar.arg(UNBAR.as_str()).arg(keys.len()).arg(&keys);
-        self.add(unbar);
+        let unbar = self.commands.begin("EVAL", 3 + keys.len());
+        unbar.arg(UNBAR.as_str()).number(keys.len() as u64).args(keys);
     }
 
     pub fn end(mut self) -> Self {
-        self.add(cmd("EXEC"));
+        self.commands.begin("EXEC", 1);
         self
     }
 }
@@ -63,32 +61,35 @@ impl Trial<'_> {
             barred_parked: of_trial(&self.keys.barred_parked),
             ..self.keys.clone()
         };
-        let mut transaction = Transaction::begin(10);
-        transaction.run("XADD", &[&keys.events, "5-1", "a", "trial"]);
-        transaction.run("HSET", &[&keys.lanes, "a", "trial"]);
-        transaction.run("HSET", &[&keys.parked, "a", "trial"]);
+        const BYTES: usize = 4096;
+        let mut transaction = Transaction::begin(BYTES);
+        let commands = &mut transaction.commands;
+        commands.begin("XADD", 5).args([&keys.events, "5-1", "a", "trial"]);
+        commands.begin("HSET", 4).args([&keys.lanes, "a", "trial"]);
+        commands.begin("HSET", 4).args([&keys.parked, "a", "trial"]);
         // No header is empty: this is not as predicted.
         let of_settle = keys.of_straight();
-        let mut settle = cmd("EVAL");
-        settle.arg(STRAIGHT.as_str()).arg(of_settle.len()).arg(&of_settle);
-        settle.arg(&["", "", "", "", "0", "", "", "0"]);
-        transaction.add(settle);
-        transaction.run("HSET", &[&keys.lanes, "b", "trial"]);
-        transaction.run("HDEL", &[&keys.parked, "a"]);
-        transaction.run("XADD", &[&keys.events, "*", "a", "trial"]);
+        let settle = commands.begin("EVAL", 11 + of_settle.len());
+        settle.arg(STRAIGHT.as_str()).number(of_settle.len() as u64).args(of_settle);
+        settle.args(["", "", "", "", "0", "", "", "0"]);
+        commands.begin("HSET", 4).args([&keys.lanes, "b", "trial"]);
+        commands.begin("HDEL", 3).args([&keys.parked, "a"]);
+        commands.begin("XADD", 5).args([&keys.events, "*", "a", "trial"]);
         transaction.unbar(&keys);
-        transaction.run("XADD", &[&keys.events, "5-2", "a", "trial"]);
-        transaction.run("XLEN", &[&keys.events]);
-        transaction.run("HMGET", &[&keys.lanes, "a", "b"]);
-        transaction.run("HMGET", &[&keys.parked, "a"]);
+        let commands = &mut transaction.commands;
+        commands.begin("XADD", 5).args([&keys.events, "5-2", "a", "trial"]);
+        commands.begin("XLEN", 2).arg(&keys.events);
+        commands.begin("HMGET", 4).args([&keys.lanes, "a", "b"]);
+        commands.begin("HMGET", 3).args([&keys.parked, "a"]);
         let all =
             [&keys.events, &keys.lanes, &keys.parked, &keys.barred, &keys.barred_lanes, &keys.barred_parked];
-        transaction.run("DEL", &all.map(String::as_str));
+        commands.begin("DEL", 1 + all.len()).args(all);
         transaction.end()
     }
 
     /// What came while it was barred was not written, what came afterwards was.
-    pub fn is_passed(&self, answers: &[Value]) -> bool {
+    pub fn is_passed(&self, mut answers: Answers) -> bool {
+        let answers: Vec<Value> = std::iter::from_fn(|| answers.value().ok()).collect();
         let [
             _,
             _,
@@ -103,7 +104,7 @@ impl Trial<'_> {
             lanes,
             parked,
             Value::Int(3),
-        ] = answers
+        ] = &answers[..]
         else {
             return false;
         };

@@ -1,9 +1,7 @@
 //! Lanes that wait, or are about to, on the straight way (`straight.rs`): one event each that is parked, or fills the
 //! gap that all others of its lane wait for.
 
-use ::redis::Cmd;
-
-use super::transaction::Transaction;
+use super::resp::Commands;
 use crate::{
     order::{self, Mode, Policy, Position},
     store::{
@@ -13,6 +11,9 @@ use crate::{
         lanes,
     },
 };
+
+/// What `scripts/straight_waiting.lua` is told of each.
+pub const ARGS: usize = 7;
 
 /// The only event of a lane that waits, or is about to.
 pub enum Wait<'a> {
@@ -59,6 +60,14 @@ impl Wait<'_> {
         }
     }
 
+    /// Those that are parked no longer.
+    pub fn behind(&self) -> &[Offer] {
+        match self {
+            Wait::Ahead(_) => &[],
+            Wait::Fills(_, behind) => behind,
+        }
+    }
+
     /// The events that go into the stream.
     pub fn appended(&self) -> impl Iterator<Item = &Offer> {
         let filled = match self {
@@ -69,7 +78,7 @@ impl Wait<'_> {
     }
 
     /// Adds what `scripts/straight_waiting.lua` has to know of it.
-    pub fn add_to(&self, settle: &mut Cmd, policy: &Policy) {
+    pub fn add_to(&self, settle: &mut Commands, policy: &Policy) {
         let Offer { entity, event } = self.offer();
         let Position::Given(sequence) = event.position else { unreachable!("it would not be here") };
         let size = |offer: &Offer| order::Payload::size(&offer.event.payload);
@@ -79,7 +88,8 @@ impl Wait<'_> {
             Wait::Ahead(offer) => ("a", 0, size(offer), 1),
             Wait::Fills(_, behind) => ("f", behind.len(), behind.iter().map(size).sum(), usize::MAX),
         };
-        settle.arg(what).arg(event.epoch.get()).arg(sequence.get()).arg(run).arg(size);
+        settle.arg(what).number(event.epoch.get()).number(sequence.get());
+        settle.number(run as u64).number(size);
         let mut joined = String::new();
         for wait in policy.gap_waits_of(entity).take(waits) {
             joined.push_str(if joined.is_empty() { "" } else { ":" });
@@ -106,29 +116,25 @@ pub fn limits(policy: &Policy) -> String {
 }
 
 /// Parks what is ahead, and takes out what is not any more.
-pub fn park(transaction: &mut Transaction, keys: &PartitionKeys, policy: &Policy, waits: &[Wait<'_>]) {
-    let (mut park, mut take) = (Cmd::new(), Cmd::new());
-    park.arg("HSET").arg(&keys.parked);
-    take.arg("HDEL").arg(&keys.parked);
-    let (mut name, mut value) = (String::new(), Vec::new());
-    for wait in waits {
-        match wait {
-            Wait::Ahead(offer) => {
-                write_parked_name(&mut name, offer);
-                field::write_value(&mut value, policy.is_terminal(&offer.event), &offer.event.payload);
-                park.arg(name.as_str()).arg(&value[..]);
-            }
-            Wait::Fills(_, behind) => {
-                for offer in behind {
-                    write_parked_name(&mut name, offer);
-                    take.arg(name.as_str());
-                }
-            }
+pub fn park(commands: &mut Commands, keys: &PartitionKeys, policy: &Policy, waits: &[Wait<'_>]) {
+    let ahead =
+        || waits.iter().filter_map(|wait| if let Wait::Ahead(offer) = wait { Some(*offer) } else { None });
+    let behind = || waits.iter().flat_map(Wait::behind);
+    let mut name = String::new();
+    if ahead().next().is_some() {
+        let park = commands.begin("HSET", 2 + 2 * ahead().count()).arg(&keys.parked);
+        let mut value = Vec::new();
+        for offer in ahead() {
+            write_parked_name(&mut name, offer);
+            field::write_value(&mut value, policy.is_terminal(&offer.event), &offer.event.payload);
+            park.arg(&name).arg(&value);
         }
     }
-    for command in [park, take] {
-        if command.args_iter().len() > 2 {
-            transaction.add(command);
+    if behind().next().is_some() {
+        let take = commands.begin("HDEL", 2 + behind().count()).arg(&keys.parked);
+        for offer in behind() {
+            write_parked_name(&mut name, offer);
+            take.arg(&name);
         }
     }
 }
