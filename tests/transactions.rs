@@ -7,8 +7,8 @@ use std::time::Duration;
 use seriatim::{
     order::{Entity, Epoch, Event, Policy, Position, Sequence, Verdict},
     store::{
-        Admitted, Batch, Layout, Numbering, Offer, PartitionId, PartitionKeys, Path, Payload, RedisStore,
-        Store, Straight, TopicSpec,
+        Admitted, Batch, Layout, Numbering, Offer, PartitionId, PartitionKeys, Path, Payload, RedisSettings,
+        RedisStore, Store, StoreError, Straight, TopicSpec,
     },
 };
 use support::{direct, redis_server, signal, store_that_goes};

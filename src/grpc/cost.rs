@@ -36,10 +36,10 @@ fn a_message_becomes_an_offer() {
 
 #[test]
 fn a_decision_becomes_an_answer() {
-    is_still("grpc::cost::a_decision_becomes_an_answer", 3_500, || {
+    is_still("grpc::cost::a_decision_becomes_an_answer", 2_400, || {
         let verdict = Verdict::Released { sequence: Sequence::new(2).unwrap() };
         let id = Some(StreamId { milliseconds: 1_794_927_602_461, counter: 3 });
-        let results = wire::results(vec![Outcome::Decided(Decision { verdict, id })]);
+        let results = wire::results(&mut std::iter::once(Outcome::Decided(Decision { verdict, id })));
         let answers = vec![pb::Answer { number: 7, results: results.ok().unwrap(), failure: None }];
         pb::PublishStreamResponse { answers, ..Default::default() }.encode_to_vec()
     });

@@ -50,19 +50,23 @@ impl IngestService {
     }
 
     /// Each event as an offer, or answered already because it is wrong by itself.
-    pub(super) fn offers(&self, topic: &Topic, events: Vec<pb::Event>) -> Vec<Result<Offer, Outcome>> {
+    pub(super) fn offers(
+        &self,
+        topic: &Topic,
+        events: Vec<pb::Event>,
+    ) -> impl ExactSizeIterator<Item = Result<Offer, Outcome>> {
         let offer = |event| wire::offer(event, topic, &self.limits).map_err(Outcome::Invalid);
-        events.into_iter().map(offer).collect()
+        events.into_iter().map(offer)
     }
 }
 
 /// Answers all events of a request that cannot be taken in.
-pub(super) fn refuse_all(topic: &Topic, events: usize) -> Vec<Outcome> {
+pub(super) fn refuse_all(topic: &Topic, events: usize) -> impl ExactSizeIterator<Item = Outcome> + use<> {
     let detail =
         "this sidecar is busy (limits.in_flight_events, limits.in_flight_bytes); publish again later";
     let refused = Outcome::Refused { reason: "in_flight", detail: detail.to_owned() };
     (0..events).for_each(|_| refused.count(&topic.metrics));
-    vec![refused; events]
+    std::iter::repeat_n(refused, events)
 }
 
 #[tonic::async_trait]
@@ -74,18 +78,19 @@ impl pb::ingest_server::Ingest for IngestService {
         let pb::PublishRequest { topic, events } = request.into_inner();
         let topic = self.check(&topic, &events)?;
         let taken = self.ingest.in_flight.take(events.len(), wire::weight(&events));
-        let outcomes = match tokio::time::timeout(UNARY_WAIT, taken).await {
+        let results = match tokio::time::timeout(UNARY_WAIT, taken).await {
             Ok(Ok(taken)) => {
                 let (sender, answered) = oneshot::channel();
                 // Nobody listens any more if the client went away: harmless.
-                let request = ingest::Request::new(taken, |outcomes| drop(sender.send(outcomes)));
+                let request = ingest::Request::new(taken, |outcomes| {
+                    drop(sender.send(wire::results(outcomes)));
+                });
                 self.ingest.submit(topic, self.offers(topic, events), request);
                 answered.await.expect("a request is always answered")
             }
-            Err(_) | Ok(Err(Overloaded)) => refuse_all(topic, events.len()),
+            Err(_) | Ok(Err(Overloaded)) => wire::results(&mut refuse_all(topic, events.len())),
         };
-        let results = wire::results(outcomes).map_err(status::failed)?;
-        Ok(Response::new(pb::PublishResponse { results }))
+        Ok(Response::new(pb::PublishResponse { results: results.map_err(status::failed)? }))
     }
 
     type PublishStreamStream =

@@ -3,7 +3,7 @@
 //! Everything that can be wrong with an event by itself is found here, with the field
 //! and a sentence, before the rules see it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Write};
 
 use super::{Limits, pb, status};
 use crate::{
@@ -55,7 +55,7 @@ pub fn offer(event: pb::Event, topic: &Topic, limits: &Limits) -> Result<Offer, 
     let position = position(&event, topic)?;
     let terminal = event.terminal;
     // For whoever reads the entry. Whether the lane closes is decided by the policy in force.
-    let is_last = terminal || topic.terminal_types().contains(&event.r#type);
+    let is_last = terminal || topic.is_terminal(&event.r#type);
     let attrs = attrs_json(&event, is_last);
     check_attribute_bytes(attrs.len(), limits)?;
     let payload = Payload { kind: event.r#type.into_boxed_str(), attrs, data: event.data };
@@ -193,8 +193,13 @@ pub enum Failed {
 
 /// The results of a request, in its order; or why there are none. An event whose
 /// outcome is unknown fails the whole request: publishing it again is always safe.
-pub fn results(outcomes: Vec<Outcome>) -> Result<Vec<pb::Result>, Failed> {
-    outcomes.into_iter().map(result).collect()
+pub fn results(outcomes: &mut dyn ExactSizeIterator<Item = Outcome>) -> Result<Vec<pb::Result>, Failed> {
+    // Not collected, which would make room for four where there is one.
+    let mut results = Vec::with_capacity(outcomes.len());
+    for outcome in outcomes {
+        results.push(result(outcome)?);
+    }
+    Ok(results)
 }
 
 fn result(outcome: Outcome) -> Result<pb::Result, Failed> {
@@ -229,10 +234,10 @@ fn refused(reason: &str, detail: String, retry_after_ms: u32) -> pb::Result {
 }
 
 fn decided(verdict: Verdict, id: Option<StreamId>) -> pb::Result {
-    let stream_id = id.map(|id| id.to_string()).unwrap_or_default();
+    let stream_id = id.map(stream_id).unwrap_or_default();
     let plain = |verdict: pb::Verdict, sequence: Sequence| pb::Result {
         verdict: verdict.into(),
-        stream_id: stream_id.clone(),
+        stream_id,
         sequence: sequence.get(),
         ..Default::default()
     };
@@ -266,6 +271,14 @@ fn decided(verdict: Verdict, id: Option<StreamId>) -> pb::Result {
         }
         Verdict::Again => unreachable!("an undecided event is offered again, not answered"),
     }
+}
+
+/// With room for all of it from the beginning.
+fn stream_id(id: StreamId) -> String {
+    const USUAL_BYTES: usize = 24;
+    let mut text = String::with_capacity(USUAL_BYTES);
+    write!(text, "{id}").expect("a string takes it");
+    text
 }
 
 fn retry_after_ms(refusal: Refusal) -> u32 {

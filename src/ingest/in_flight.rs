@@ -5,21 +5,29 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::metrics::Metrics;
 
 pub struct InFlight {
-    events: Arc<Semaphore>,
-    bytes: Arc<Semaphore>,
-    waiting_bytes: Arc<Semaphore>,
+    room: Arc<Room>,
+}
+
+struct Room {
+    events: Semaphore,
+    bytes: Semaphore,
+    waiting_bytes: Semaphore,
     bytes_max: usize,
     metrics: Arc<Metrics>,
 }
 
-/// A request's share; given back when dropped.
+/// A share; given back when dropped. Of one request, or of several together: to give back costs as much for one
+/// as for all.
+#[derive(Default)]
 pub struct Taken {
-    permits: Option<(OwnedSemaphorePermit, OwnedSemaphorePermit, Arc<Metrics>)>,
+    room: Option<Arc<Room>>,
+    events: usize,
+    bytes: usize,
 }
 
 /// Even the room to wait is used up.
@@ -28,31 +36,55 @@ pub struct Overloaded;
 
 impl InFlight {
     pub fn new(events: usize, bytes: usize, metrics: Arc<Metrics>) -> Self {
-        InFlight {
-            events: Arc::new(Semaphore::new(events)),
-            bytes: Arc::new(Semaphore::new(bytes)),
-            waiting_bytes: Arc::new(Semaphore::new(bytes)),
+        let room = Room {
+            events: Semaphore::new(events),
+            bytes: Semaphore::new(bytes),
+            waiting_bytes: Semaphore::new(bytes),
             bytes_max: bytes,
             metrics,
-        }
+        };
+        InFlight { room: Arc::new(room) }
     }
 
     /// Takes a share, waiting for it if need be.
     pub async fn take(&self, events: usize, bytes: usize) -> Result<Taken, Overloaded> {
-        let (events, bytes) = (permits(events), self.share(bytes));
-        let waiting = self.waiting_bytes.clone().try_acquire_many_owned(bytes).map_err(|_| Overloaded)?;
-        let events = self.events.clone().acquire_many_owned(events).await.expect("it is never closed");
-        let bytes = self.bytes.clone().acquire_many_owned(bytes).await.expect("it is never closed");
-        drop(waiting);
-        self.metrics.in_flight_events.inc_by(events.num_permits() as i64);
-        self.metrics.in_flight_bytes.inc_by(bytes.num_permits() as i64);
-        Ok(Taken { permits: Some((events, bytes, self.metrics.clone())) })
+        let room = &*self.room;
+        // Weights include bookkeeping, so the largest request may weigh more than there is; it then takes all of it
+        // instead of waiting for ever.
+        let (events, bytes) = (permits(events), permits(bytes.min(room.bytes_max)));
+        let taken = match room.take_now(events, bytes) {
+            Some(taken) => taken,
+            None => room.wait(events, bytes).await?,
+        };
+        Ok(self.keep(taken))
     }
 
-    /// Weights include bookkeeping, so the largest request may weigh more than there
-    /// is; it then takes all of it instead of waiting for ever.
-    fn share(&self, bytes: usize) -> u32 {
-        permits(bytes.min(self.bytes_max))
+    fn keep(&self, (events, bytes): Permits<'_>) -> Taken {
+        let taken =
+            Taken { room: Some(self.room.clone()), events: events.num_permits(), bytes: bytes.num_permits() };
+        events.forget();
+        bytes.forget();
+        self.room.metrics.in_flight_events.inc_by(taken.events as i64);
+        self.room.metrics.in_flight_bytes.inc_by(taken.bytes as i64);
+        taken
+    }
+}
+
+/// Of events, and of bytes.
+type Permits<'a> = (SemaphorePermit<'a>, SemaphorePermit<'a>);
+
+impl Room {
+    /// Where nobody waits; nobody is overtaken.
+    fn take_now(&self, events: u32, bytes: u32) -> Option<Permits<'_>> {
+        let events = self.events.try_acquire_many(events).ok()?;
+        Some((events, self.bytes.try_acquire_many(bytes).ok()?))
+    }
+
+    async fn wait(&self, events: u32, bytes: u32) -> Result<Permits<'_>, Overloaded> {
+        let _waiting = self.waiting_bytes.try_acquire_many(bytes).map_err(|_| Overloaded)?;
+        let events = self.events.acquire_many(events).await.expect("it is never closed");
+        let bytes = self.bytes.acquire_many(bytes).await.expect("it is never closed");
+        Ok((events, bytes))
     }
 }
 
@@ -61,17 +93,22 @@ fn permits(count: usize) -> u32 {
 }
 
 impl Taken {
-    #[cfg(test)]
-    pub(super) fn nothing() -> Self {
-        Taken { permits: None }
+    /// Both will be given back together.
+    pub fn join(&mut self, mut other: Taken) {
+        // All are of the one room that a sidecar has.
+        self.room = self.room.take().or(other.room.take());
+        self.events += std::mem::take(&mut other.events);
+        self.bytes += std::mem::take(&mut other.bytes);
     }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        if let Some((events, bytes, metrics)) = &self.permits {
-            metrics.in_flight_events.dec_by(events.num_permits() as i64);
-            metrics.in_flight_bytes.dec_by(bytes.num_permits() as i64);
+        if let Some(room) = &self.room {
+            room.metrics.in_flight_events.dec_by(self.events as i64);
+            room.metrics.in_flight_bytes.dec_by(self.bytes as i64);
+            room.events.add_permits(self.events);
+            room.bytes.add_permits(self.bytes);
         }
     }
 }
@@ -98,6 +135,19 @@ mod tests {
         // One that gave up waiting leaves nothing behind.
         drop(second);
         assert!(now(&in_flight, 2, 100).unwrap().is_ok());
+    }
+
+    #[test]
+    fn shares_that_are_joined_are_given_back_together() {
+        let in_flight = InFlight::new(3, 100, Arc::default());
+        let mut all = Taken::default();
+        all.join(now(&in_flight, 1, 10).unwrap().unwrap());
+        all.join(now(&in_flight, 2, 20).unwrap().unwrap());
+        all.join(Taken::default());
+        assert!(now(&in_flight, 1, 1).is_none());
+        drop(all);
+        assert!(now(&in_flight, 3, 100).unwrap().is_ok());
+        assert_eq!(in_flight.room.metrics.in_flight_bytes.get(), 0);
     }
 
     #[test]

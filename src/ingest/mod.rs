@@ -85,7 +85,7 @@ pub struct Topic {
     /// As it was started: its name and what is fixed at creation. The policy may have
     /// changed since.
     pub spec: TopicSpec,
-    terminal_types: RwLock<Arc<BTreeSet<String>>>,
+    terminal_types: RwLock<BTreeSet<String>>,
     pub metrics: Arc<TopicMetrics>,
     partitions: Vec<(PartitionId, mpsc::UnboundedSender<Submission>)>,
 }
@@ -94,9 +94,9 @@ pub struct Topic {
 pub type Tasks = JoinSet<()>;
 
 impl Topic {
-    /// Types that are terminal by the configuration, as far as this sidecar knows.
-    pub fn terminal_types(&self) -> Arc<BTreeSet<String>> {
-        self.terminal_types.read().expect("nobody panics holding it").clone()
+    /// Is this type terminal by the configuration, as far as this sidecar knows?
+    pub fn is_terminal(&self, kind: &str) -> bool {
+        self.terminal_types.read().expect("nobody panics holding it").contains(kind)
     }
 }
 
@@ -113,6 +113,7 @@ impl Ingest {
         let mut started = BTreeMap::new();
         let live = Arc::new(LiveStreams::default());
         let turns = Arc::new(Semaphore::new(elapse::TOPICS_AT_ONCE));
+        let calls = Arc::new(Semaphore::new(partition::BUSY_CALLS_MAX));
         for spec in topics {
             let metrics = Arc::new(ports.metrics.topic(&spec.name));
             let mut partitions = Vec::new();
@@ -123,7 +124,8 @@ impl Ingest {
                 let jitter = Random::from_seed(random.draw());
                 let hints = Hints::new(spec.policy.first, spec.partitions);
                 let metrics = metrics.clone();
-                let owner = Owner::new(id.clone(), hints, options.clone(), ports.clone(), metrics, jitter);
+                let (options, ports, calls) = (options.clone(), ports.clone(), calls.clone());
+                let owner = Owner::new(id.clone(), hints, options, ports, metrics, jitter, calls);
                 tasks.spawn(owner.run(queue, closed.clone()));
                 partitions.push((id, sender));
             }
@@ -148,7 +150,7 @@ impl Ingest {
                 metrics: metrics.clone(),
             };
             tasks.spawn(listener.run(closed.clone()));
-            let terminal_types = RwLock::new(Arc::new(spec.policy.terminal_types.clone()));
+            let terminal_types = RwLock::new(spec.policy.terminal_types.clone());
             started.insert(spec.name.clone(), Topic { spec, terminal_types, metrics, partitions });
         }
         let in_flight =
@@ -172,10 +174,15 @@ impl Ingest {
 
     /// Hands a request's events to their partitions. Each is either an offer or
     /// already answered; the request completes when all are.
-    pub fn submit(&self, topic: &Topic, events: Vec<Result<Offer, Outcome>>, request: Request) {
+    pub fn submit(
+        &self,
+        topic: &Topic,
+        events: impl ExactSizeIterator<Item = Result<Offer, Outcome>>,
+        request: Request,
+    ) {
         let received = self.ports.clock.now();
         let tickets = request.into_tickets(events.len());
-        for (event, ticket) in events.into_iter().zip(tickets) {
+        for (ticket, event) in tickets.zip(events) {
             match event {
                 Ok(offer) => {
                     let index = partition_of(&offer.entity, topic.spec.partitions) as usize;
@@ -185,7 +192,7 @@ impl Ingest {
                 }
                 Err(outcome) => {
                     outcome.count(&topic.metrics);
-                    ticket.settle(outcome);
+                    drop(ticket.settle(outcome));
                 }
             }
         }
@@ -194,7 +201,7 @@ impl Ingest {
     /// A topic's policy changed; the store knows already.
     pub fn reload(&self, spec: &TopicSpec) {
         if let Some(topic) = self.topics.get(&spec.name) {
-            let types = Arc::new(spec.policy.terminal_types.clone());
+            let types = spec.policy.terminal_types.clone();
             *topic.terminal_types.write().expect("nobody panics holding it") = types;
         }
     }

@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tracing::{error, info, warn};
 
-use super::{Options, Ports, hints::Hints, outcome::Outcome, request::Ticket};
+use super::{Options, Ports, Taken, hints::Hints, outcome::Outcome, request::Ticket};
 use crate::{
     metrics::TopicMetrics,
     order::{Entity, Position, Verdict},
@@ -33,6 +33,9 @@ const BUSY_EVENTS: usize = 16;
 /// How often all other tasks have their turn meanwhile, unless so many events are there before.
 const GATHER_ROUNDS: usize = 48;
 const ENOUGH_EVENTS: usize = 64;
+/// Calls of busy partitions that are in the store's hands at a time. Some, so that it can go on with one while the
+/// answers of another are handed out; fewer, and larger ones, than there are partitions.
+pub(super) const BUSY_CALLS_MAX: usize = 8;
 
 pub(super) struct Submission {
     pub offer: Offer,
@@ -47,6 +50,8 @@ pub(super) struct Owner {
     ports: Ports,
     metrics: Arc<TopicMetrics>,
     random: Random,
+    /// Shared by all partitions of this sidecar.
+    turns: Arc<Semaphore>,
     waiting: VecDeque<Submission>,
     is_busy: bool,
     /// Waiting events per entity, of topics whose lanes assign sequences.
@@ -65,6 +70,7 @@ impl Owner {
         ports: Ports,
         metrics: Arc<TopicMetrics>,
         random: Random,
+        turns: Arc<Semaphore>,
     ) -> Self {
         Owner {
             id,
@@ -72,6 +78,7 @@ impl Owner {
             ports,
             metrics,
             random,
+            turns,
             waiting: VecDeque::new(),
             is_busy: false,
             assigned: HashMap::new(),
@@ -100,14 +107,23 @@ impl Owner {
                 // a burst then becomes one batch instead of a small and a large one.
                 tokio::task::yield_now().await;
             }
+            let turn = self.turn().await;
             self.gather(&mut queue).await;
-            self.commit().await;
+            self.commit(turn).await;
             // Whoever is told to end does so even if a lane is left half drained: others
             // go on with it.
             if *closing.borrow() && self.waiting.is_empty() && queue.is_empty() {
                 return;
             }
         }
+    }
+
+    /// Whoever is busy waits until fewer others are in the store's hands, and takes what has come meanwhile.
+    async fn turn(&mut self) -> Option<OwnedSemaphorePermit> {
+        if !self.is_busy {
+            return None;
+        }
+        Some(self.turns.clone().acquire_owned().await.expect("it is never closed"))
     }
 
     /// Takes what is there. Where many events come, a call costs as much as some ten of them, and while the store is busy
@@ -136,7 +152,7 @@ impl Owner {
                 );
                 let outcome = Outcome::Refused { reason: "assigned_in_flight", detail };
                 outcome.count(&self.metrics);
-                submission.ticket.settle(outcome);
+                drop(submission.ticket.settle(outcome));
                 return;
             }
             *waiting += 1;
@@ -145,10 +161,10 @@ impl Owner {
     }
 
     /// Offers the next batch and answers what was decided.
-    async fn commit(&mut self) {
+    async fn commit(&mut self, turn: Option<OwnedSemaphorePermit>) {
         let (batch, submitted) = self.next_batch();
         let oldest = submitted.iter().map(|(_, received)| *received).min();
-        let offered = self.offer(&batch, oldest).await;
+        let offered = self.offer(&batch, oldest, turn).await;
         let now = self.ports.clock.now();
         match offered {
             Ok(admitted) => {
@@ -157,6 +173,7 @@ impl Owner {
                 self.metrics.after_terminal.inc_by(admitted.after_terminal);
                 self.metrics.note(&admitted.notes);
                 let mut undecided = Vec::new();
+                let mut taken = Taken::default();
                 for ((decision, offer), (ticket, received)) in
                     admitted.decisions.into_iter().zip(batch.into_offers()).zip(submitted)
                 {
@@ -168,7 +185,7 @@ impl Owner {
                     let depth = if let Verdict::Parked { depth } = decision.verdict { depth } else { 0 };
                     self.metrics.lane_depth.observe(depth as f64);
                     self.metrics.publish_seconds.observe(now.saturating_sub(received).as_secs_f64());
-                    self.settle(&offer, ticket, Outcome::Decided(decision));
+                    taken.join(self.settle(&offer, ticket, Outcome::Decided(decision)));
                 }
                 undecided.into_iter().rev().for_each(|submission| self.waiting.push_front(submission));
             }
@@ -182,7 +199,7 @@ impl Owner {
                         }
                         StoreError::Broken(_) => Outcome::Broken(error.to_string()),
                     };
-                    self.settle(&offer, ticket, outcome);
+                    drop(self.settle(&offer, ticket, outcome));
                 }
                 self.give_up_waiting(now, &error);
             }
@@ -196,11 +213,11 @@ impl Owner {
         let late = self.waiting.iter().take_while(|submission| is_late(submission)).count();
         let given_up: Vec<Submission> = self.waiting.drain(..late).collect();
         for Submission { offer, ticket, .. } in given_up {
-            self.settle(&offer, ticket, Outcome::Unavailable(error.to_string()));
+            drop(self.settle(&offer, ticket, Outcome::Unavailable(error.to_string())));
         }
     }
 
-    fn settle(&mut self, offer: &Offer, ticket: Ticket, outcome: Outcome) {
+    fn settle(&mut self, offer: &Offer, ticket: Ticket, outcome: Outcome) -> Taken {
         if let Position::Assigned { .. } = offer.event.position {
             let waiting = self.assigned.get_mut(&offer.entity).expect("it was counted when it came");
             *waiting -= 1;
@@ -209,7 +226,7 @@ impl Owner {
             }
         }
         outcome.count(&self.metrics);
-        ticket.settle(outcome);
+        ticket.settle(outcome)
     }
 
     /// The longest run of waiting events within the limits; a large one alone.
@@ -227,13 +244,19 @@ impl Owner {
     }
 
     /// Offers a batch until the store answers, or for as long as its oldest event may
-    /// wait; at least once.
-    async fn offer(&mut self, batch: &Batch, oldest: Option<Duration>) -> Result<Admitted, StoreError> {
+    /// wait; at least once. Its turn ends with the first answer: nobody waits for who tries again.
+    async fn offer(
+        &mut self,
+        batch: &Batch,
+        oldest: Option<Duration>,
+        mut turn: Option<OwnedSemaphorePermit>,
+    ) -> Result<Admitted, StoreError> {
         let begun = oldest.unwrap_or_else(|| self.ports.clock.now());
         let mut backoff = BACKOFF_FIRST;
         loop {
             let called = self.ports.clock.now();
             let outcome = self.ports.store.admit(&self.id, batch).await;
+            drop(turn.take());
             let now = self.ports.clock.now();
             match outcome {
                 Ok(admitted) => {

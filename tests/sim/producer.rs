@@ -178,9 +178,9 @@ async fn ask(world: &Arc<World>, sidecar: &Sidecar, open: &[Open]) -> Option<Vec
     open.iter().for_each(|open| stream.remember(TOPIC, &open.item.entity));
     let (answer, mut answered) = oneshot::channel();
     let request = Request::new(taken, move |outcomes| {
-        let _ = answer.send(outcomes);
+        let _ = answer.send(outcomes.collect());
     });
-    ingest.submit(topic, offers.into_iter().map(Ok).collect(), request);
+    ingest.submit(topic, offers.into_iter().map(Ok), request);
     let outcomes = loop {
         tokio::select! {
             biased;
