@@ -45,7 +45,7 @@ fn bytes_of(offers: &[Offer]) -> usize {
     offers.iter().map(bytes_of_one).sum()
 }
 
-pub fn bytes_of_one(offer: &Offer) -> usize {
+fn bytes_of_one(offer: &Offer) -> usize {
     offer.size() + 64
 }
 
@@ -116,9 +116,9 @@ fn add_row(call: &mut Cmd, offer: &Offer) {
 }
 
 /// Names and values as they will stand in the stream if all is in order.
-pub fn add_pairs<'a>(call: &mut Cmd, offers: impl IntoIterator<Item = &'a Offer>, policy: &Policy) {
+fn add_pairs(call: &mut Cmd, offers: &[Offer], policy: &Policy) {
     let (mut name, mut value) = (String::new(), Vec::new());
-    for (index, Offer { entity, event }) in offers.into_iter().enumerate() {
+    for (index, Offer { entity, event }) in offers.iter().enumerate() {
         field::write_name(&mut name, index, event.epoch, entity.as_str(), |name| match event.position {
             Position::Given(sequence) => {
                 push_number(name, sequence.get());
