@@ -55,8 +55,12 @@ impl Hint {
             ahead.checked_sub(1).and_then(|bit| self.parked.checked_shr(bit)).unwrap_or(0) & 1 == 1;
         match (ahead, self.parked) {
             (0, 0) => Guess::InTurn,
-            (0, parked) if events == 1 => Guess::Fills { run: parked.trailing_ones().into() },
-            (1..AHEAD_MAX, _) if events == 1 && !is_parked => Guess::Ahead,
+            // What is cut off may be larger.
+            (1..AHEAD_MAX, 0) if events == 1 && sequence.get() < AHEAD_MAX.into() => {
+                let next = Sequence::new(self.next.into()).expect("it is smaller than a sequence");
+                Guess::Ahead { next }
+            }
+            (0..AHEAD_MAX, 1..) if events == 1 && !is_parked => Guess::Waits,
             _ => Guess::Unclear,
         }
     }
@@ -79,10 +83,10 @@ impl Hint {
         self.parked = self.parked.checked_shr(1 + run).unwrap_or(0);
     }
 
-    /// Forgotten if it is too far ahead.
+    /// What is too far ahead is taken to be as far as can be told.
     fn park(&mut self, sequence: Sequence) {
         let ahead = (sequence.get() as u32).wrapping_sub(self.next);
-        self.parked |= ahead.checked_sub(1).and_then(|bit| 1_u32.checked_shl(bit)).unwrap_or(0);
+        self.parked |= ahead.checked_sub(1).map_or(0, |bit| 1_u32 << bit.min(u32::BITS - 1));
     }
 }
 
@@ -95,7 +99,7 @@ impl Hints {
 
     /// What is likely to become of these, all of one entity? If nothing is known of it: the first is in its turn, and so
     /// is any other if such ones were lately. Where more entities are alive than fit in here, or in a sidecar that has
-    /// just begun, they are; where entities begin with what comes too early they are ahead of it.
+    /// just begun, they are; where entities begin with what comes too early they do that.
     pub fn guess(&self, lane: LaneOffers<'_>) -> Guess {
         let Some((epoch, first)) = run(lane) else { return Guess::Unclear };
         let (set, tag) = self.place_of(&lane[0]);
@@ -103,7 +107,7 @@ impl Hints {
         match hint {
             Some(hint) => hint.guess(epoch, first, lane.len()),
             None if first == self.first || self.trust >= TRUST_MIN => Guess::InTurn,
-            None if lane.len() == 1 => Guess::Ahead,
+            None if lane.len() == 1 => Guess::Begins,
             None => Guess::Unclear,
         }
     }
@@ -195,6 +199,10 @@ mod tests {
 
     const PARKED: Verdict = Verdict::Parked { depth: 1 };
 
+    fn ahead_of(next: u64) -> Guess {
+        Guess::Ahead { next: Sequence::new(next).unwrap() }
+    }
+
     fn hints() -> Hints {
         Hints::new(Sequence::new(0).unwrap(), 16)
     }
@@ -223,12 +231,12 @@ mod tests {
     fn what_was_parked_goes_with_what_was_missing() {
         let mut hints = hints();
         hints.learn(&offer("a", 0, 1), released(1));
-        for (ahead, run) in [(4, 0), (3, 2), (6, 2)] {
+        assert_eq!(guessed(&hints, "a", 0, ahead_of(2)), [3, 4, 5, 6, 7, 8, 9]);
+        for ahead in [4, 3, 6] {
             hints.learn(&offer("a", 0, ahead), PARKED);
             assert_eq!(expected(&hints, "a", 0), [0_u64; 0], "what fills a gap is not all that is released");
-            assert_eq!(guessed(&hints, "a", 0, Guess::Fills { run }), [2]);
         }
-        assert_eq!(guessed(&hints, "a", 0, Guess::Ahead), [5, 7, 8, 9]);
+        assert_eq!(guessed(&hints, "a", 0, Guess::Waits), [2, 5, 7, 8, 9]);
         assert_eq!(guessed(&hints, "a", 0, Guess::Unclear), [0, 1, 3, 4, 6], "it was there before");
         hints.learn(&offer("a", 0, 2), released(2));
         assert_eq!(expected(&hints, "a", 0), [0_u64; 0]);
@@ -240,17 +248,17 @@ mod tests {
     fn an_unknown_entity_that_waits_is_taken_to_have_begun_with_that() {
         let mut hints = hints();
         hints.learn(&offer("a", 2, 5), PARKED);
-        assert_eq!(guessed(&hints, "a", 2, Guess::Fills { run: 0 }), [0]);
         // It had not.
         hints.learn(&offer("a", 2, 3), released(3));
-        assert_eq!(guessed(&hints, "a", 2, Guess::Fills { run: 1 }), [4]);
+        assert_eq!(guessed(&hints, "a", 2, Guess::Waits), [4, 6, 7, 8, 9]);
         hints.learn(&offer("a", 2, 4), released(4));
         assert_eq!(expected(&hints, "a", 2), [6]);
         // It was behind that: somebody has begun it anew.
         hints.learn(&offer("a", 2, 8), PARKED);
         hints.learn(&offer("a", 2, 5), released(5));
-        assert_eq!(guessed(&hints, "a", 2, Guess::Fills { run: 0 }), [6]);
-        assert_eq!(guessed(&hints, "a", 2, Guess::Ahead), [7, 9]);
+        assert_eq!(guessed(&hints, "a", 2, Guess::Waits), [6, 7, 9]);
+        hints.learn(&offer("a", 2, 7), released(7));
+        assert_eq!(expected(&hints, "a", 2), [9]);
     }
 
     #[test]
@@ -292,20 +300,23 @@ mod tests {
         assert_eq!(hints.guess(&lane(&[2, 3, 4])), Guess::InTurn);
         assert_eq!(hints.guess(&lane(&[2, 4])), Guess::Unclear);
         assert_eq!(hints.guess(&lane(&[2, 2])), Guess::Unclear, "one of them is a duplicate");
-        assert_eq!(hints.guess(&lane(&[3])), Guess::Ahead);
+        assert_eq!(hints.guess(&lane(&[3])), ahead_of(2));
         assert_eq!(hints.guess(&lane(&[3, 4])), Guess::Unclear);
         hints.learn(&offer("a", 0, 3), PARKED);
-        assert_eq!(hints.guess(&lane(&[2])), Guess::Fills { run: 1 });
+        assert_eq!(hints.guess(&lane(&[2])), Guess::Waits);
         assert_eq!(hints.guess(&lane(&[2, 3])), Guess::Unclear);
     }
 
     #[test]
-    fn far_ahead_is_nothing_that_a_hint_can_hold() {
-        let mut hint = Hint { next: 5, ..Hint::default() };
-        for sequence in [37, 38, 1_000_000, 5, 4] {
+    fn far_ahead_is_as_far_as_a_hint_can_tell() {
+        for sequence in [37, 38, 1_000_000] {
+            let mut hint = Hint { next: 5, ..Hint::default() };
+            hint.park(Sequence::new(5).unwrap());
+            assert_eq!(hint.parked, 0);
             hint.park(Sequence::new(sequence).unwrap());
+            assert_eq!(hint.parked, 1 << 31);
         }
-        assert_eq!(hint.parked, 1 << 31);
+        let mut hint = Hint { next: 5, ..Hint::default() };
         hint.parked = u32::MAX;
         hint.advance();
         assert_eq!((hint.next, hint.parked), (5 + 33, 0));

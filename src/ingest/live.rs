@@ -190,8 +190,8 @@ impl Listener {
     async fn pass_on(&self, mut probes: Vec<Probe>) {
         probes.retain(|probe| self.live.ask(&self.topic, probe));
         self.metrics.resends.inc_by(probes.len() as u64);
-        let last = probes.into_iter().filter(|probe| probe.is_last);
-        stream::iter(last).for_each_concurrent(EXTENSIONS_AT_ONCE, |probe| self.extend(probe)).await;
+        let extensible = probes.into_iter().filter(|probe| probe.is_extensible);
+        stream::iter(extensible).for_each_concurrent(EXTENSIONS_AT_ONCE, |probe| self.extend(probe)).await;
     }
 
     async fn extend(&self, probe: Probe) {
@@ -216,7 +216,7 @@ mod tests {
             entity: Entity::new(entity).unwrap(),
             epoch: Epoch::new(0).unwrap(),
             missing: Range { first: sequence, last: sequence },
-            is_last: false,
+            is_extensible: false,
         }
     }
 

@@ -48,8 +48,8 @@ pub struct Probe {
     pub entity: Entity,
     pub epoch: Epoch,
     pub missing: Range,
-    /// A skip comes next. Who knows a living producer may ask for more time.
-    pub is_last: bool,
+    /// A skip comes next, and who knows a living producer may ask for more time.
+    pub is_extensible: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -19,6 +19,7 @@ mod breaker;
 mod clock;
 mod effects;
 mod follow;
+pub mod foresee;
 mod full;
 mod identity;
 mod lane;
@@ -40,6 +41,7 @@ pub use clock::{ADVANCE_MAX_MS, PartitionClock, TICK_MS};
 pub use effects::{
     Action, Append, DegradedBy, Edge, Effects, Marker, MarkerKind, Note, Order, Place, Probe, SkipReason,
 };
+pub use foresee::{Behind, Foreseen, Timing};
 pub use full::{Full, Lengths};
 pub use identity::{Entity, EntityError, Epoch, NUMBER_MAX, NumberError, Sequence};
 pub use lane::{Event, Lane, Payload, Position};

@@ -35,6 +35,10 @@ impl Ranges {
         self.0.first().copied()
     }
 
+    pub fn last(&self) -> Option<Range> {
+        self.0.last().copied()
+    }
+
     pub fn contains(&self, sequence: Sequence) -> bool {
         self.0.iter().any(|range| range.first <= sequence && sequence <= range.last)
     }

@@ -96,7 +96,7 @@ pub struct ShadowGap {
 }
 
 /// What is parked, without the events themselves.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ParkedSummary {
     pub count: u64,
     pub bytes: u64,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::record::Payload;
-use crate::order::{Entity, Event, Position};
+use crate::order::{Entity, Event, Position, Sequence};
 
 /// One event of one entity.
 #[derive(Clone, Debug)]
@@ -43,12 +43,14 @@ pub struct Batch {
 pub enum Guess {
     /// They are released, and nothing else is.
     InTurn,
-    /// It is parked.
-    Ahead,
-    /// It is released, and so many parked events with it.
-    Fills {
-        run: u64,
+    /// It is parked, as the first of its lane, in which this comes next.
+    Ahead {
+        next: Sequence,
     },
+    /// It is parked, and nothing of its entity has come before.
+    Begins,
+    /// It is parked where others are, or is what those wait for.
+    Waits,
     Unclear,
 }
 
@@ -57,9 +59,8 @@ impl Guess {
     fn rank(self) -> u8 {
         match self {
             Guess::InTurn => 0,
-            Guess::Ahead => 1,
-            Guess::Fills { .. } => 2,
-            Guess::Unclear => 3,
+            Guess::Ahead { .. } | Guess::Begins | Guess::Waits => 1,
+            Guess::Unclear => 2,
         }
     }
 }
@@ -153,7 +154,7 @@ pub fn lanes(offers: &[Offer]) -> impl Iterator<Item = LaneOffers<'_>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::order::{Epoch, Sequence};
+    use crate::order::Epoch;
 
     fn offer(entity: &str, epoch: u64, sequence: u64) -> Offer {
         Offer {
@@ -183,15 +184,16 @@ mod tests {
         let arrived =
             [("b", 0, 2), ("d", 0, 7), ("a", 0, 0), ("b", 0, 1), ("c", 0, 5), ("a", 0, 1), ("e", 0, 4)];
         let offers = arrived.iter().enumerate().map(|(i, (e, epoch, s))| (offer(e, *epoch, *s), i)).collect();
+        let ahead = Guess::Ahead { next: Sequence::new(3).unwrap() };
         let (batch, companions) = Batch::form_by(offers, |lane| match lane[0].entity.as_str() {
             "b" => Guess::Unclear,
-            "d" => Guess::Ahead,
-            "e" => Guess::Fills { run: 2 },
+            "d" => ahead,
+            "e" => Guess::Waits,
             _ => Guess::InTurn,
         });
         assert_eq!(companions, [2, 5, 4, 1, 6, 3, 0]);
         let (likely, others) = batch.parts();
         assert_eq!((likely.len(), others.len()), (3, 4));
-        assert_eq!(batch.guesses(), [Guess::Ahead, Guess::Fills { run: 2 }, Guess::Unclear]);
+        assert_eq!(batch.guesses(), [ahead, Guess::Waits, Guess::Unclear]);
     }
 }

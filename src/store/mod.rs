@@ -221,13 +221,15 @@ pub struct Admitted {
 }
 
 impl Admitted {
-    /// The same of the events behind these.
-    fn join(&mut self, behind: Admitted) {
-        self.decisions.extend(behind.decisions);
-        self.more |= behind.more;
-        self.drained += behind.drained;
-        self.after_terminal += behind.after_terminal;
-        self.notes.extend(behind.notes);
+    /// The same of events that have these places among them, in ascending order.
+    fn join(&mut self, others: Admitted, places: &[usize]) {
+        for (place, decision) in places.iter().zip(others.decisions) {
+            self.decisions.insert(*place, decision);
+        }
+        self.more |= others.more;
+        self.drained += others.drained;
+        self.after_terminal += others.after_terminal;
+        self.notes.extend(others.notes);
     }
 }
 

@@ -137,7 +137,7 @@ impl History {
         let unlikely = random.percent(50).then(|| any(random));
         let is_likely =
             |lane: LaneOffers<'_>| unlikely.as_ref().is_none_or(|entity| lane[0].entity != *entity);
-        let guess = |lane: LaneOffers<'_>| if is_likely(lane) { Guess::InTurn } else { Guess::Ahead };
+        let guess = |lane: LaneOffers<'_>| if is_likely(lane) { Guess::InTurn } else { Guess::Unclear };
         Call::Admit { at, batch: Batch::form_by(arrived, guess).0 }
     }
 

@@ -123,7 +123,7 @@ impl History {
             (Kind::Troubled, 0..=119) => Call::Elapse { lanes_max: random.within(1, 5) as usize },
             (Kind::Troubled, 120..=134) => Call::Extend(self.gap(random, entity, memory, partition).await),
             (Kind::Troubled, 135..=149) => Call::Skip(self.gap(random, entity, memory, partition).await),
-            (Kind::Troubled, 150..=164) => Call::SetDegraded(random.percent(50)),
+            (Kind::Troubled, 150..=164 | 233..=242) => Call::SetDegraded(random.percent(50)),
             (Kind::Troubled, 165..=169) | (Kind::Old, 0..=399) => Call::Sweep,
             (Kind::Troubled, 170..=177) | (Kind::Old, 400..=409) => {
                 Call::Policy(Box::new(self.change_policy(random)))
@@ -227,7 +227,9 @@ impl History {
     /// What is taken to become of an event, mostly rightly.
     fn guess(&self, random: &mut Random, sequence: u64, lane: Option<LaneState>) -> Guess {
         if random.percent(if self.kind == Kind::Late { 1 } else { 3 }) {
-            return *random.pick(&[Guess::InTurn, Guess::Ahead, Guess::Fills { run: 1 }, Guess::Unclear]);
+            let next = Sequence::new(sequence.saturating_sub(1)).unwrap();
+            let any = [Guess::InTurn, Guess::Ahead { next }, Guess::Begins, Guess::Waits, Guess::Unclear];
+            return *random.pick(&any);
         }
         let first = self.topic.policy.first;
         let next = lane.as_ref().map_or(first, |lane| lane.next).get();
@@ -235,21 +237,15 @@ impl History {
         if self.kind == Kind::Brisk && (sequence != next || waits) && random.percent(70) {
             return Guess::Unclear;
         }
-        let Some(lane) = lane.filter(|lane| *lane != LaneState::healthy(lane.epoch, lane.next)) else {
-            return match sequence.cmp(&next) {
-                std::cmp::Ordering::Less => Guess::Unclear,
-                std::cmp::Ordering::Equal => Guess::InTurn,
-                std::cmp::Ordering::Greater => Guess::Ahead,
-            };
-        };
-        let Some(parked) = lane.parked else { return Guess::Unclear };
-        let mut behind = parked.sequences.iter().take_while(|range| range.first.get() == next + 1);
-        if sequence == next {
-            Guess::Fills { run: behind.next().map_or(0, |range| range.last.get() - next) }
-        } else if sequence > next && !parked.sequences.contains(Sequence::new(sequence).unwrap()) {
-            Guess::Ahead
-        } else {
-            Guess::Unclear
+        let is_new = lane.is_none();
+        if lane.is_some_and(|lane| lane != LaneState::healthy(lane.epoch, lane.next)) {
+            return if waits { Guess::Waits } else { Guess::Unclear };
+        }
+        match sequence.cmp(&next) {
+            std::cmp::Ordering::Greater if is_new => Guess::Begins,
+            std::cmp::Ordering::Less => Guess::Unclear,
+            std::cmp::Ordering::Equal => Guess::InTurn,
+            std::cmp::Ordering::Greater => Guess::Ahead { next: Sequence::new(next).unwrap() },
         }
     }
 

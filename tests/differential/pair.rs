@@ -15,7 +15,7 @@ use seriatim::{
     clock::Clock,
     order::{Entity, Filed, Full, Hand, Note, PartitionMode, Place, Probe, Ring},
     store::{
-        Admitted, Elapsed, Entry, EventId, MemoryStore, PartitionId, PartitionKeys, RedisStore, Store,
+        Admitted, Elapsed, Entry, EventId, MemoryStore, PartitionId, PartitionKeys, Path, RedisStore, Store,
         StreamId, TopicSpec, probe_channel,
     },
 };
@@ -151,15 +151,20 @@ impl<'a> Pair<'a> {
         self.wall.0.store(self.clock.now_ms(), Ordering::Relaxed);
         let mut seen = self.call(&step.call).await?;
         let (content, events, late) = self.lua_look().await;
+        let by_entity = seen.admitted.as_ref().is_some_and(is_by_entity);
         for (at, place, lua) in [(0, Place::Events, events), (1, Place::Late, late)] {
-            seen.entries.extend(self.compare_stream(at, place, lua).await?);
+            seen.entries.extend(self.compare_stream(at, place, lua, by_entity).await?);
         }
         same("content", &self.rust_content().await, &content)?;
         seen.full = content.full;
         if seen.notes.contains(&Note::Probed) {
             let lua = self.lua_probes().await;
             let rust = std::iter::from_fn(|| self.probes.0.next().now_or_never().flatten());
-            same("probes", &rust.flatten().collect::<Vec<_>>(), &lua)?;
+            let mut probes = [rust.flatten().collect::<Vec<_>>(), lua];
+            if by_entity {
+                probes.iter_mut().for_each(|probes| probes.sort_by(|a, b| a.entity.cmp(&b.entity)));
+            }
+            same("probes", &probes[0], &probes[1])?;
         }
         if compare_all || matches!(step.call, Call::Sweep) {
             self.compare_parked().await?;
@@ -283,6 +288,7 @@ impl<'a> Pair<'a> {
         at: usize,
         place: Place,
         lua: Vec<Entry>,
+        by_entity: bool,
     ) -> Result<Vec<Entry>, Difference> {
         let rust = self.memory.read(&self.partition, place, self.read[at].0, 1000).await.unwrap();
         if let (Some(rust), Some(lua)) = (rust.last(), lua.last()) {
@@ -291,7 +297,11 @@ impl<'a> Pair<'a> {
         // Places in their entries are compared, and with them what stands in one entry.
         let without_entry = |events: &[Entry]| {
             let id = |id: EventId| EventId { entry: StreamId::default(), ..id };
-            events.iter().map(|e| Entry { id: id(e.id), ..e.clone() }).collect::<Vec<_>>()
+            let mut events: Vec<_> = events.iter().map(|e| Entry { id: id(e.id), ..e.clone() }).collect();
+            if by_entity {
+                events.sort_by(|a, b| a.entity.cmp(&b.entity));
+            }
+            events
         };
         same(&format!("{place:?}"), &without_entry(&rust), &without_entry(&lua))?;
         Ok(lua)
@@ -318,7 +328,7 @@ impl<'a> Pair<'a> {
                 first: seriatim::order::Sequence::new(number(&words[2])).unwrap(),
                 last: seriatim::order::Sequence::new(number(&words[3])).unwrap(),
             },
-            is_last: words[4] == "1",
+            is_extensible: words[4] == "1",
         };
         words.chunks(5).map(probe).collect()
     }
@@ -408,9 +418,21 @@ fn buckets<T>(ring: &Ring<T>, show: impl Fn(&T) -> String) -> (Vec<BTreeMap<Stri
     (ring.buckets().iter().map(bucket).collect(), ring.hand())
 }
 
+/// Nothing is promised of the order in which a call's entities come; one that goes two ways has another than a batch.
+fn is_by_entity(admitted: &Admitted) -> bool {
+    admitted.path == Path::Mixed
+}
+
 fn compare_admitted(rust: &Admitted, lua: &Admitted) -> Result<(), Difference> {
     let verdicts = |a: &Admitted| a.decisions.iter().map(|d| (d.verdict, d.id.is_some())).collect::<Vec<_>>();
     same("verdicts", &verdicts(rust), &verdicts(lua))?;
-    let facts = |a: &Admitted| (a.more, a.drained, a.after_terminal, a.notes.clone());
+    let notes = |a: &Admitted| {
+        let mut notes: Vec<String> = a.notes.iter().map(|note| format!("{note:?}")).collect();
+        if is_by_entity(lua) {
+            notes.sort_unstable();
+        }
+        notes
+    };
+    let facts = |a: &Admitted| (a.more, a.drained, a.after_terminal, notes(a));
     same("more, drained, after terminal, notes", &facts(rust), &facts(lua))
 }

@@ -98,9 +98,9 @@ pub fn note(note: Note) -> String {
 }
 
 pub fn probe(probe: &Probe) -> String {
-    let Probe { entity, epoch, missing, is_last } = probe;
-    let last = if *is_last { " last" } else { "" };
-    format!("{entity} {epoch}/{}-{}{last}", missing.first, missing.last)
+    let Probe { entity, epoch, missing, is_extensible } = probe;
+    let extensible = if *is_extensible { " extensible" } else { "" };
+    format!("{entity} {epoch}/{}-{}{extensible}", missing.first, missing.last)
 }
 
 pub fn more(more: bool) -> &'static str {

@@ -226,10 +226,12 @@ impl<P: Payload> Lane<P> {
         Some(Range { first: self.next, last: lowest.before().expect("it is above next") })
     }
 
+    /// Asks for what is missing. What a terminal event waits for is not given more time.
     fn probe(&self, is_last: bool, turn: &mut Turn<'_, P>) {
         let missing = self.gap_range().expect("a gap is being probed");
         let (entity, epoch) = (self.entity.clone(), self.epoch);
-        turn.effects.probes.push(Probe { entity, epoch, missing, is_last });
+        let is_extensible = is_last && self.parked.terminals() == 0;
+        turn.effects.probes.push(Probe { entity, epoch, missing, is_extensible });
         turn.note(Note::Probed);
     }
 }

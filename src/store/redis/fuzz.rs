@@ -101,6 +101,7 @@ fn slow(random: &mut Random) -> Value {
     let mut values = vec![bulk("slow"), bulk("4|7|0123|d")];
     values.extend(counts(random, 3));
     values.push(notes(random));
+    values.push(Value::Array(vec![bulk("e"), bulk("0:3;k2,40,5-6;g900,6,1,900,0,10900")]));
     values.extend((0..OFFERS).map(|_| verdict(random)));
     Value::Array(values)
 }
@@ -112,7 +113,7 @@ fn settled(random: &mut Random) -> Value {
 }
 
 fn judged(random: &mut Random) -> Value {
-    Value::Array(vec![Value::Int(1), bulk("1 2"), notes(random)])
+    Value::Array(vec![Value::Int(1), bulk(random.below(1 << 40))])
 }
 
 /// As it comes over a connection of RESP2.

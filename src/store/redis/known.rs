@@ -1,4 +1,4 @@
-//! What a store knows by heart of one partition: where lanes are that it moved itself, and what it parked there.
+//! What a store knows by heart of one partition: where lanes are that it moved itself, and what waits there.
 //!
 //! Every lane that goes on would have to be read, only to find what was written the last time. So each call that goes
 //! straight leaves a token in the partition (`scripts/straight.lua`), another one each time, and whoever else moves
@@ -9,14 +9,20 @@
 //! Nothing is owned by it: it may be forgotten at any moment, and costs only time then. It is bounded, whatever is alive.
 
 mod lanes;
-mod parked;
+mod waiting;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    collections::HashMap,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
-use self::{lanes::Lanes, parked::Parked};
+use self::{
+    lanes::Lanes,
+    waiting::{Waiting, WaitingLane},
+};
 use crate::{
-    order::{Epoch, Position, Sequence, Verdict},
-    store::{Decision, Offer},
+    order::{Entity, Epoch, LaneState, Position, Sequence, Verdict, foresee},
+    store::{Decision, Offer, lanes},
 };
 
 /// Calls in a row that found the token of the one before, until something may rest on it.
@@ -45,8 +51,19 @@ pub struct Known {
     token: String,
     alone_calls: u32,
     lanes: Lanes,
-    parked: Parked,
+    /// Those that wait; some may not be certain any more.
+    waiting: Waiting,
+    /// How often certainty was lost.
+    losses: u64,
+    /// Calls until entities are expected again to begin with what comes too early.
+    begun_calls: u32,
 }
+
+/// For so many calls no entity is expected to begin with what comes too early, once one did not.
+const BEGUN_CALLS: u32 = 64;
+
+/// Of a lane that has to be looked at before anything may rest on it.
+const UNCERTAIN: u64 = u64::MAX;
 
 impl Known {
     /// Of one of so many partitions. `key` keeps others from finding entities that are taken for each other.
@@ -55,7 +72,9 @@ impl Known {
             token: String::new(),
             alone_calls: 0,
             lanes: Lanes::new(key, partitions),
-            parked: Parked::new(partitions),
+            waiting: Waiting::new(partitions),
+            losses: 0,
+            begun_calls: 0,
         }
     }
 
@@ -73,8 +92,24 @@ impl Known {
         self.lanes.get(entity)
     }
 
+    /// An entity's lane, as far as it is known to wait; and whether that is certain, as long as the token is there.
+    pub fn waiting(&self, entity: &Entity) -> Option<(&WaitingLane, bool)> {
+        self.waiting.get(entity).map(|lane| (lane, lane.losses == self.losses))
+    }
+
+    /// Is an entity that is not known taken to be new? Where more are alive than can be known, that is seldom so.
+    pub fn may_begin(&self) -> bool {
+        self.begun_calls == 0
+    }
+
+    /// One was not new, perhaps.
+    pub fn expect_no_beginnings(&mut self) {
+        self.begun_calls = BEGUN_CALLS;
+    }
+
     /// A call has left this token, and found the one before it or not.
     pub fn leave(&mut self, token: String, found: bool) {
+        self.begun_calls = self.begun_calls.saturating_sub(1);
         if found {
             self.alone_calls = self.alone_calls.saturating_add(1);
         } else {
@@ -88,7 +123,13 @@ impl Known {
         self.token.clear();
         self.alone_calls = 0;
         self.lanes.clear();
-        self.parked.clear();
+        self.losses += 1;
+    }
+
+    /// This was released last, and nothing of its entity is parked any more.
+    pub fn filled(&mut self, last: &Offer, is_closed: bool) {
+        self.waiting.remove(&last.entity);
+        self.moved(last, is_closed);
     }
 
     /// This was released last, and nothing of its entity is parked or missing.
@@ -101,31 +142,35 @@ impl Known {
         }
     }
 
-    /// It is parked, so its lane waits.
-    pub fn parked(&mut self, offer: &Offer) {
-        self.lanes.remove(offer.entity.as_str());
-        if !self.token.is_empty() {
-            self.parked.add(offer);
-        }
+    /// An entity's lane waits like this; these were parked lately.
+    pub fn waits(&mut self, entity: &Entity, state: LaneState, parked: &[&Offer]) {
+        self.lanes.remove(entity.as_str());
+        self.waiting.set(entity, state, parked, self.losses);
     }
 
-    /// It is not known any more what becomes of their lanes.
-    pub fn forget(&mut self, offers: &[Offer]) {
+    /// Something is about to become of their lanes, and nobody may ever learn what.
+    pub fn doubt(&mut self, offers: &[Offer]) {
         for offer in offers {
             self.lanes.remove(offer.entity.as_str());
+            self.waiting.doubt(&offer.entity);
         }
     }
 
-    /// What `admit` has decided about them.
-    pub fn learn(&mut self, offers: &[Offer], decisions: &[Decision]) {
-        let is_parked = |decision: &Decision| matches!(decision.verdict, Verdict::Parked { .. });
-        let parked = offers.iter().zip(decisions).filter(|(_, decision)| is_parked(decision));
-        parked.for_each(|(offer, _)| self.parked(offer));
-    }
-
-    /// The events that are parked directly behind this one, if they are all here. They are not here afterwards.
-    pub fn take_behind(&mut self, offer: &Offer, run: u64) -> Option<Vec<Offer>> {
-        self.parked.take_behind(offer, run)
+    /// What `admit` has decided about them, and in which states it left lanes that wait.
+    pub fn learn(&mut self, offers: &[Offer], decisions: &[Decision], states: &HashMap<String, LaneState>) {
+        let mut decisions = decisions.iter();
+        for lane in lanes(offers) {
+            let is_parked = |decision: &Decision| matches!(decision.verdict, Verdict::Parked { .. });
+            let decided = lane.iter().zip(decisions.by_ref().take(lane.len()));
+            let parked = decided.filter(|(_, decision)| is_parked(decision)).map(|(offer, _)| offer);
+            let parked: Vec<&Offer> = parked.collect();
+            match states.get(lane[0].entity.as_str()) {
+                Some(state) if foresee::is_plain(state) => {
+                    self.waits(&lane[0].entity, state.clone(), &parked)
+                }
+                Some(_) | None => self.waiting.remove(&lane[0].entity),
+            }
+        }
     }
 }
 
@@ -182,10 +227,11 @@ mod tests {
         known.moved(&offer("a", 1, ""), false);
         known.moved(&offer("b", 0, ""), false);
         known.moved(&offer("c", 0, ""), false);
-        known.parked(&offer("a", 3, ""));
+        let state = "1:2;k1,3,3;g1,3,0,1,0,9".parse().unwrap();
+        known.waits(&Entity::new("a").unwrap(), state, &[&offer("a", 3, "")]);
         known.moved(&offer("b", 1, ""), true);
         assert_eq!((at(&known, "a"), at(&known, "b"), at(&known, "c")), (None, None, Some(1)));
-        known.forget(&[offer("c", 9, "")]);
+        known.doubt(&[offer("c", 9, "")]);
         assert_eq!(at(&known, "c"), None);
     }
 }

@@ -14,6 +14,7 @@
 //! shows another version we look once whether it says the same as ours; if not, calls
 //! take the slow path, where the policy in `meta` decides, until ours is offered again.
 
+mod calm;
 #[cfg(test)]
 mod cost;
 mod encode;
@@ -46,11 +47,13 @@ use dashmap::DashMap;
 use tracing::warn;
 
 use self::{
+    calm::Calm,
     known::{Known, Tokens},
     link::Link,
     pipe::Pipe,
+    reply::Answered,
     script::{OPEN_PARTITION, OPEN_TOPIC, RESUME},
-    straight::{Calm, Rest, Settled},
+    straight::{Rest, Settled},
     transaction::Trial,
 };
 pub use self::{
@@ -230,7 +233,7 @@ impl RedisStore {
         let offers = batch.offers();
         let encode = |opened: &Opened| {
             let mut known = opened.known();
-            known.forget(offers);
+            known.doubt(offers);
             encode::admit(opened, offers, None, known.token())
         };
         let (opened, value) = self.run_opened(partition, script::admit(layout), encode).await?;
@@ -263,7 +266,8 @@ impl RedisStore {
             return Ok(Way::Barred);
         };
         if let Some(rest) = rest {
-            admitted.join(self.admit_rest(partition, opened, rest).await?);
+            let places = rest.places.clone();
+            admitted.join(self.admit_rest(partition, opened, rest).await?, &places);
             admitted.path = Path::Mixed;
         }
         Ok(Way::Straight(admitted))
@@ -275,13 +279,13 @@ impl RedisStore {
         &self,
         partition: &PartitionId,
         opened: &Opened,
-        Rest { offers, call, answer }: Rest<'_>,
+        Rest { offers, call, answer, .. }: Rest,
     ) -> Result<Admitted, StoreError> {
         let answer = match answer {
             Some(answer) => answer,
             None => self.link.run(script::admit(opened.topic.layout), call).await?,
         };
-        self.read_admitted(partition, opened, answer, offers).await
+        self.read_admitted(partition, opened, answer, &offers).await
     }
 
     async fn read_admitted(
@@ -291,8 +295,8 @@ impl RedisStore {
         value: Value,
         offers: &[Offer],
     ) -> Result<Admitted, StoreError> {
-        let (admitted, header) = reply::admitted(value, offers, opened.topic.layout)?;
-        opened.known().learn(offers, &admitted.decisions);
+        let Answered { admitted, header, states } = reply::admitted(value, offers, opened.topic.layout)?;
+        opened.known().learn(offers, &admitted.decisions, &states);
         if let Some(header) = header {
             self.note_header(partition, opened, header).await;
         }

@@ -1,7 +1,10 @@
 //! What Redis answered, as our own types. Anything unexpected is an error with the
 //! reply's shape in it, never a panic: the server may be older, newer or a proxy.
 
-use std::fmt::{self, Write};
+use std::{
+    collections::HashMap,
+    fmt::{self, Write},
+};
 
 use ::redis::Value;
 use bytes::Bytes;
@@ -155,28 +158,37 @@ pub fn stream_info(value: Value) -> Result<(u64, u64), StoreError> {
     Ok((length, added))
 }
 
-/// The reply of `admit`, and the header that was in force if the call was slow.
-pub fn admitted(
-    value: Value,
-    offers: &[Offer],
-    layout: Layout,
-) -> Result<(Admitted, Option<String>), StoreError> {
+/// The reply of `admit`.
+pub struct Answered {
+    pub admitted: Admitted,
+    /// The one that was in force, if the call was slow.
+    pub header: Option<String>,
+    /// Of lanes that wait, by entity.
+    pub states: HashMap<String, LaneState>,
+}
+
+pub fn admitted(value: Value, offers: &[Offer], layout: Layout) -> Result<Answered, StoreError> {
     let mut values = array(value)?.into_iter();
     let path = values.next().map(text).transpose()?;
     match path.as_deref() {
-        Some("fast") => Ok((released(values.collect(), offers, layout)?, None)),
+        Some("fast") => {
+            let admitted = released(values.collect(), offers, layout)?;
+            Ok(Answered { admitted, header: None, states: HashMap::new() })
+        }
         Some("slow") => {
             let mut next = || values.next().unwrap_or(Value::Okay);
             let header = healthy(&text(next())?);
             let (more, drained, after_terminal) = (number(next())? != 0, number(next())?, number(next())?);
             let notes = notes(next())?;
+            let states = pairs(next())?.into_iter().map(|(entity, state)| Ok((entity, parsed(state)?)));
+            let states = states.collect::<Result<_, StoreError>>()?;
             if values.len() != offers.len() {
                 return Err(unexpected("a verdict for each event", &values.len()));
             }
             let decided = |word: String| decision(&word).ok_or_else(|| unexpected("a verdict", &word));
             let decisions = values.map(|value| decided(text(value)?)).collect::<Result<_, _>>()?;
             let admitted = Admitted { decisions, path: Path::Slow, more, drained, after_terminal, notes };
-            Ok((admitted, Some(header)))
+            Ok(Answered { admitted, header: Some(header), states })
         }
         other => Err(unexpected("fast or slow", &other)),
     }
@@ -215,9 +227,8 @@ pub fn id(value: Value) -> Result<StreamId, StoreError> {
 pub struct Judged {
     /// The token was there that the caller had left.
     pub found_token: bool,
-    /// Of each event that is parked, how many are.
-    pub depths: Vec<u64>,
-    pub notes: Vec<Note>,
+    /// The partition's clock, if anything depends on it.
+    pub time: u64,
 }
 
 /// Why a transaction was barred.
@@ -236,10 +247,9 @@ pub fn settled(value: Value) -> Result<Result<Judged, Barred>, StoreError> {
         2 => true,
         other => return Err(unexpected("0 to 2", &other)),
     };
-    let depths = text(next())?;
-    let depth = |word: &str| word.parse().map_err(|_| unexpected("a depth", &word));
-    let depths = depths.split_whitespace().map(depth).collect::<Result<_, _>>()?;
-    Ok(Ok(Judged { found_token, depths, notes: notes(next())? }))
+    let time = text(next())?;
+    let time = if time.is_empty() { Ok(0) } else { time.parse().map_err(|_| unexpected("a time", &time)) };
+    Ok(Ok(Judged { found_token, time: time? }))
 }
 
 /// The reply of `elapse`.
@@ -310,13 +320,13 @@ pub fn probes(payload: &[u8]) -> Option<Vec<Probe>> {
     let number = |digits: &str| digits.parse::<u64>().ok();
     let sequence = |digits: &str| Sequence::new(number(digits)?).ok();
     let probe = |words: &[String]| {
-        let [entity, epoch, first, last, is_last] = words else { return None };
+        let [entity, epoch, first, last, is_extensible] = words else { return None };
         let missing = Range { first: sequence(first)?, last: sequence(last)? };
         Some(Probe {
             entity: Entity::new(entity).ok()?,
             epoch: Epoch::new(number(epoch)?).ok()?,
             missing: Some(missing).filter(|missing| missing.first <= missing.last)?,
-            is_last: is_last == "1",
+            is_extensible: is_extensible == "1",
         })
     };
     words.chunks(5).map(probe).collect()

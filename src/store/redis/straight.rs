@@ -28,19 +28,17 @@ use super::{
     resp::{Answers, Commands},
     script::{STRAIGHT, STRAIGHT_WAITING},
     transaction::Transaction,
-    waits::{self, Wait},
+    waits::{self, Premise, Wait},
 };
 use crate::{
     order::{Policy, Position, Sequence, Verdict},
     store::{
-        Admitted, Batch, Decision, Layout, Offer, Path, Payload, StoreError,
+        Admitted, Batch, Decision, LaneOffers, Layout, Offer, Path, Payload, StoreError,
         field::{self, push_number},
         lanes,
     },
 };
 
-/// Calls in a row that were as expected before entries go straight, at first and at the most.
-const CALM_CALLS: u32 = 8;
 /// A transaction and its scripts' sources are not worth it for fewer events.
 const EVENTS_MIN: usize = 8;
 /// Of an event, beside what is its own: names, lengths, its entity and state once more or twice.
@@ -50,37 +48,9 @@ const HEAD_BYTES: usize = 8192;
 /// What judges.
 const BEFORE_WRITES: usize = 1;
 
-/// How many more calls must be as expected (what was likely to be in its turn was) until entries go straight. The
-/// longer that went well, the fewer.
-#[derive(Default)]
-pub struct Calm {
-    calls: u32,
-    went_well: u32,
-}
-
-impl Calm {
-    /// A call that did not go straight.
-    pub fn note(&mut self, is_as_expected: bool) {
-        self.calls = if is_as_expected { self.calls.saturating_add(1) } else { 0 };
-    }
-
-    fn went_straight(&mut self) {
-        self.went_well = (self.went_well + 1).min(CALM_CALLS - 1);
-    }
-
-    /// It was barred.
-    pub fn end(&mut self) {
-        *self = Calm { calls: 0, went_well: self.went_well / 2 };
-    }
-
-    fn is_long_enough(&self) -> bool {
-        self.calls + self.went_well >= CALM_CALLS
-    }
-}
-
 /// What is in a transaction.
 pub struct Straightened<'a> {
-    rest: Option<Rest<'a>>,
+    rest: Option<Rest>,
     likely: &'a [Offer],
     waits: Vec<Wait<'a>>,
     /// Commands that write beside the entries, in front of them.
@@ -92,9 +62,9 @@ pub struct Straightened<'a> {
 /// What must be so for a transaction to be right.
 struct Premises<'a> {
     /// The lanes' own, apart from those that are known by heart.
-    going_on: Vec<&'a str>,
-    beginning: Vec<&'a str>,
+    looked_at: Vec<&'a str>,
     states: String,
+    beginning: Vec<&'a str>,
     /// Something is known by heart that nobody looks at.
     rests: bool,
     /// All that are likely to be in their turn.
@@ -120,29 +90,33 @@ pub fn straighten<'a>(
         return None;
     }
     let rests = known.is_of_use(when == Straight::Always);
-    let waits = waits::foreseen(others, batch.guesses(), policy, |offer, run| {
-        rests.then(|| known.take_behind(offer, run)).flatten()
-    });
-    let rest = &others[waits.len()..];
+    let (mut waits, mut rest, mut place) = (Vec::new(), Rest::default(), likely.len());
+    for (lane, guess) in lanes(others).zip(batch.guesses()) {
+        match waits::foresee(lane, *guess, policy, known, rests) {
+            Some(wait) => waits.push(wait),
+            None => rest.add(place, lane),
+        }
+        place += lane.len();
+    }
     // In `batch` layout a call's events are one entry.
-    if (likely.is_empty() && waits.is_empty()) || (topic.layout == Layout::Batch && !rest.is_empty()) {
+    if (likely.is_empty() && waits.is_empty()) || (topic.layout == Layout::Batch && !rest.offers.is_empty()) {
         return None;
     }
     let appended: Vec<&Offer> = likely.iter().chain(waits.iter().flat_map(Wait::appended)).collect();
-    if !encode::fits(appended.len() + rest.len(), policy) {
+    if !encode::fits(appended.len() + rest.offers.len(), policy) {
         return None;
     }
-    let mut premises = Premises::of(likely, policy, rests.then_some(&*known))?;
-    premises.rests |= waits.iter().any(|wait| matches!(wait, Wait::Fills(..)));
+    let premises = Premises::of(likely, &waits, policy, rests.then_some(&*known))?;
 
     let token = tokens.draw();
     let events = batch.offers().iter().chain(waits.iter().flat_map(Wait::appended));
     let bytes = events.map(|offer| offer.size() + EVENT_BYTES).sum::<usize>();
     let mut transaction = Transaction::begin(bytes + HEAD_BYTES);
     let commands = &mut transaction.commands;
-    settle(commands, opened, &premises, &waits, known.token(), &token);
-    if premises.lanes > 0 {
-        go_ahead(commands.begin("HSET", 2 + 2 * premises.lanes).arg(&keys.lanes), likely, policy);
+    settle(commands, opened, &premises, (&waits, &rest.offers), known.token(), &token);
+    let lanes = premises.lanes + waits.iter().filter_map(Wait::state).count();
+    if lanes > 0 {
+        go_ahead(commands.begin("HSET", 2 + 2 * lanes).arg(&keys.lanes), likely, &waits, policy);
     }
     waits::park(commands, keys, policy, &waits);
     let beside = transaction.length() - BEFORE_WRITES;
@@ -156,11 +130,11 @@ pub fn straighten<'a>(
             add_pairs(append, &appended, policy);
         }
     }
-    let rest = (!rest.is_empty()).then(|| {
-        let call = encode::admit(opened, rest, Some(appended.len()), &token);
-        Rest { offers: rest, call, answer: None }
+    let rest = (!rest.offers.is_empty()).then(|| {
+        let call = encode::admit(opened, &rest.offers, Some(appended.len()), &token);
+        commands.add(&call);
+        Rest { call, ..rest }
     });
-    rest.iter().for_each(|rest| commands.add(&rest.call));
     transaction.unbar(keys);
     let entries = match topic.layout {
         Layout::Entry => appended.len(),
@@ -170,10 +144,11 @@ pub fn straighten<'a>(
 }
 
 impl<'a> Premises<'a> {
-    /// Of lanes that are likely to be in their turn; nothing if one cannot be predicted, or is known to be elsewhere.
-    fn of(likely: &'a [Offer], policy: &Policy, known: Option<&Known>) -> Option<Self> {
-        let (going_on, beginning, states) = (Vec::new(), Vec::new(), String::new());
-        let mut premises = Premises { going_on, beginning, states, rests: false, lanes: 0 };
+    /// Of lanes that are likely to be in their turn, and such that wait; nothing if one cannot be predicted, or is known
+    /// to be elsewhere.
+    fn of(likely: &'a [Offer], waits: &[Wait<'a>], policy: &Policy, known: Option<&Known>) -> Option<Self> {
+        let (looked_at, beginning, states) = (Vec::new(), Vec::new(), String::new());
+        let mut premises = Premises { looked_at, states, beginning, rests: false, lanes: 0 };
         let mut state = String::new();
         for lane in lanes(likely) {
             let (entity, event) = (lane[0].entity.as_str(), &lane[0].event);
@@ -185,24 +160,41 @@ impl<'a> Premises<'a> {
                 Some(place) if place != (event.epoch, sequence) => return None,
                 Some(_) => premises.rests = true,
                 None if state.is_empty() => premises.beginning.push(entity),
-                None => {
-                    premises.states.push_str(if premises.going_on.is_empty() { "" } else { "," });
-                    premises.states.push_str(&state);
-                    premises.going_on.push(entity);
-                }
+                None => premises.look_at(entity, &state),
             }
             premises.lanes += 1;
         }
+        for wait in waits {
+            let entity = wait.offer.entity.as_str();
+            match &wait.premise {
+                Premise::Begins => premises.beginning.push(entity),
+                Premise::ByHeart => premises.rests = true,
+                Premise::Looks(state) => premises.look_at(entity, state),
+            }
+            // A state does not tell what the events are that are parked.
+            premises.rests |= wait.behind.is_some();
+        }
         Some(premises)
+    }
+
+    fn look_at(&mut self, entity: &'a str, state: &str) {
+        self.states.push_str(if self.looked_at.is_empty() { "" } else { "\n" });
+        self.states.push_str(state);
+        self.looked_at.push(entity);
     }
 }
 
-/// The states that lanes have when these were released.
-fn go_ahead(states: &mut Commands, likely: &[Offer], policy: &Policy) {
+/// The states that lanes have afterwards, where that does not take the time.
+fn go_ahead(states: &mut Commands, likely: &[Offer], waits: &[Wait<'_>], policy: &Policy) {
     let mut state = String::new();
     for lane in lanes(likely) {
         write_after(&mut state, lane, policy);
         states.arg(lane[0].entity.as_str()).arg(&state);
+    }
+    for wait in waits {
+        if let Some(left) = wait.state() {
+            states.arg(wait.offer.entity.as_str()).arg(left.to_string());
+        }
     }
 }
 
@@ -211,26 +203,23 @@ fn settle(
     commands: &mut Commands,
     opened: &Opened,
     premises: &Premises<'_>,
-    waits: &[Wait<'_>],
+    (waits, rest): (&[Wait<'_>], &[Offer]),
     left: &str,
     token: &str,
 ) {
     let Opened { keys, header, channel, topic, .. } = opened;
     let keys = keys.of_straight();
-    let Premises { going_on, beginning, states, rests, .. } = premises;
+    let Premises { looked_at, states, beginning, rests, .. } = premises;
     let mut tombs = String::with_capacity(16 * beginning.len());
     beginning.iter().for_each(|entity| push_tomb_name(&mut tombs, entity));
-    let entities = going_on.len() + waits.len() + beginning.len();
-    let of_waits = if waits.is_empty() { 0 } else { waits::ARGS * waits.len() + 3 };
+    let entities = looked_at.len() + beginning.len();
     let script = if waits.is_empty() { &STRAIGHT } else { &STRAIGHT_WAITING };
-    let settle = commands.begin("EVAL", 11 + keys.len() + entities + of_waits);
+    let settle = commands.begin("EVAL", 10 + keys.len() + entities + waits::args(waits));
     settle.arg(script.as_str()).number(keys.len() as u64).args(keys);
     settle.args([header.as_str(), left, token, if *rests { "rests" } else { "" }]);
-    settle.number(going_on.len() as u64).arg(states).arg(tombs).number(waits.len() as u64);
-    settle.args(going_on).args(waits.iter().map(|wait| wait.offer().entity.as_str())).args(beginning);
+    settle.number(looked_at.len() as u64).arg(states).arg(tombs).args(looked_at).args(beginning);
     if !waits.is_empty() {
-        waits.iter().for_each(|wait| wait.add_to(settle, &topic.policy));
-        settle.arg(waits::limits(&topic.policy)).number(topic.policy.first.get()).arg(channel);
+        waits::settle(settle, &topic.policy, channel, waits, rest);
     }
 }
 
@@ -274,24 +263,35 @@ fn given(offer: &Offer) -> Sequence {
 }
 
 /// What a transaction's commands answered.
-pub struct Settled<'a> {
+pub struct Settled {
     /// About what this way decides.
     pub admitted: Admitted,
-    pub rest: Option<Rest<'a>>,
+    pub rest: Option<Rest>,
 }
 
 /// Events of which more is to be said than this way allows.
-pub struct Rest<'a> {
-    pub offers: &'a [Offer],
+#[derive(Default)]
+pub struct Rest {
+    pub offers: Vec<Offer>,
+    /// Where in the batch each of them is.
+    pub places: Vec<usize>,
     /// It is made for them behind the entries.
     pub call: Cmd,
     /// Nothing before it was made, or if it failed.
     pub answer: Option<Value>,
 }
 
+impl Rest {
+    /// An entity's offers, the first of which has this place.
+    fn add(&mut self, place: usize, lane: LaneOffers<'_>) {
+        self.places.extend(place..place + lane.len());
+        self.offers.extend_from_slice(lane);
+    }
+}
+
 impl<'a> Straightened<'a> {
     /// What became of it, and what is known by that; nothing if it was barred.
-    pub fn settled(self, answers: Answers, opened: &Opened) -> Result<Option<Settled<'a>>, StoreError> {
+    pub fn settled(self, answers: Answers, opened: &Opened) -> Result<Option<Settled>, StoreError> {
         let known = &mut *opened.known();
         let settled = self.read(answers, opened, known);
         match settled {
@@ -305,25 +305,23 @@ impl<'a> Straightened<'a> {
         settled
     }
 
-    /// Nothing has happened. If nobody else was there, all that was known is so still.
-    fn undo(self, known: &mut Known, is_alone: bool) {
-        if !is_alone {
-            known.lose();
-        }
-        self.waits.iter().flat_map(Wait::behind).for_each(|offer| known.parked(offer));
-    }
-
     fn read(
         self,
         mut answers: Answers,
         opened: &Opened,
         known: &mut Known,
-    ) -> Result<Option<Settled<'a>>, StoreError> {
+    ) -> Result<Option<Settled>, StoreError> {
         let judged = match reply::settled(answers.value()?)? {
             Ok(judged) => judged,
             Err(barred) => {
                 debug!(reason = barred.reason, "a batch did not go straight");
-                self.undo(known, barred.found_token);
+                // Nothing has happened. If nobody else was there, all that was known is so still.
+                if !barred.found_token {
+                    known.lose();
+                }
+                if self.waits.iter().any(|wait| wait.premise == Premise::Begins) {
+                    known.expect_no_beginnings();
+                }
                 return Ok(None);
             }
         };
@@ -336,44 +334,45 @@ impl<'a> Straightened<'a> {
             rest.answer = answers.value()?.extract_error().ok();
         }
         known.leave(self.token, judged.found_token);
-        let (mut ids, mut depths) = (ids.into_iter().cycle(), judged.depths.into_iter());
-        let (mut decisions, mut drained) = (Vec::with_capacity(self.likely.len() + self.waits.len()), 0);
+        let mut ids = ids.into_iter().cycle();
+        let mut admitted = Admitted {
+            decisions: Vec::with_capacity(self.likely.len() + self.waits.len()),
+            path: Path::Straight,
+            more: false,
+            drained: 0,
+            after_terminal: 0,
+            notes: Vec::new(),
+        };
         let released =
             |offer: &Offer, id| Decision { verdict: Verdict::Released { sequence: given(offer) }, id };
         for lane in lanes(self.likely) {
-            decisions.extend(lane.iter().map(|offer| released(offer, ids.next())));
+            admitted.decisions.extend(lane.iter().map(|offer| released(offer, ids.next())));
             let is_closed = opened.topic.policy.is_terminal(&lane[lane.len() - 1].event);
             known.moved(&lane[lane.len() - 1], is_closed);
         }
         for wait in self.waits {
-            let Some(depth) = depths.next() else {
-                return Err(reply::unexpected("a depth for each lane that waits", &decisions.len()));
-            };
-            let is_closed = wait.closes(&opened.topic.policy);
-            match wait {
-                Wait::Ahead(offer) => {
-                    decisions.push(Decision { verdict: Verdict::Parked { depth }, id: None });
-                    known.parked(offer);
+            let Wait { offer, behind, foreseen, .. } = &wait;
+            admitted.notes.extend(wait.notes(judged.time));
+            match behind {
+                None => {
+                    let verdict = Verdict::Parked { depth: foreseen.depth() };
+                    admitted.decisions.push(Decision { verdict, id: None });
                 }
-                Wait::Fills(offer, behind) => {
-                    decisions.push(released(offer, ids.next()));
-                    drained += behind.len() as u64;
+                Some(behind) => {
+                    admitted.decisions.push(released(offer, ids.next()));
+                    admitted.drained += behind.len() as u64;
                     ids.by_ref().take(behind.len()).for_each(|_| {});
-                    if depth == 0 {
-                        known.moved(behind.last().unwrap_or(offer), is_closed);
-                    }
                 }
             }
+            let last = behind.as_ref().and_then(|behind| behind.last()).unwrap_or(offer);
+            let state = wait.foreseen.clone().at(judged.time);
+            if state.parked.is_some() {
+                known.waits(&offer.entity, state, &wait.parked().into_iter().collect::<Vec<_>>());
+            } else {
+                known.filled(last, state.closed);
+            }
         }
-        rest.iter().for_each(|rest| known.forget(rest.offers));
-        let admitted = Admitted {
-            decisions,
-            path: Path::Straight,
-            more: false,
-            drained,
-            after_terminal: 0,
-            notes: judged.notes,
-        };
+        rest.iter().for_each(|rest| known.doubt(&rest.offers));
         Ok(Some(Settled { admitted, rest }))
     }
 }

@@ -69,9 +69,9 @@ impl Trial<'_> {
         commands.begin("HSET", 4).args([&keys.parked, "a", "trial"]);
         // No header is empty: this is not as predicted.
         let of_settle = keys.of_straight();
-        let settle = commands.begin("EVAL", 11 + of_settle.len());
+        let settle = commands.begin("EVAL", 10 + of_settle.len());
         settle.arg(STRAIGHT.as_str()).number(of_settle.len() as u64).args(of_settle);
-        settle.args(["", "", "", "", "0", "", "", "0"]);
+        settle.args(["", "", "", "", "0", "", ""]);
         commands.begin("HSET", 4).args([&keys.lanes, "b", "trial"]);
         commands.begin("HDEL", 3).args([&keys.parked, "a"]);
         commands.begin("XADD", 5).args([&keys.events, "*", "a", "trial"]);

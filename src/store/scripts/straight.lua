@@ -11,16 +11,16 @@
 --       Those that are barred are never to be seen outside of a transaction
 -- ARGV  1 header that the caller expects in meta if there is no token  2 the token that it left, or ''
 --       3 the one that it leaves now  4 'rests' if anything rests on the one that it left, or ''
---       5 number of lanes L that go on  6 their states, with commas between them  7 tombstones' names of the F
---       lanes that begin, 16 digits each  8 number of lanes W that wait (straight_waiting.lua)
---       then the entities: L whose lanes go on, W whose lanes wait, F whose lanes begin
---       `waiting` is that of straight_waiting.lua, or nil if W is 0
--- Reply {2 or 1, depths, notes}: it is as predicted, and the caller's token was there or not; how many events each
---       of the W lanes has parked now
+--       5 number of lanes L that are to be looked at  6 their states, a line for each  7 tombstones' names of the F
+--       lanes that begin, 16 digits each
+--       then the entities: L that are looked at, F whose lanes begin
+--       `waiting` is that of straight_waiting.lua, or nil if there is nothing for it to do
+-- Reply {2 or 1, time}: it is as predicted, and the caller's token was there or not; the partition's clock if there was
+--       something for `waiting` to do
 --       {0, reason, 1 or 0}: nothing is going to be changed; the caller's token was there or not
-local NAME, FIXED = 16, 8
-local going, waits, begin = tonumber(ARGV[5]), tonumber(ARGV[8]), #ARGV[7] / NAME
-local waits_at, begin_at = FIXED + going, FIXED + going + waits
+local NAME, FIXED = 16, 7
+local looked_at, begin = tonumber(ARGV[5]), #ARGV[7] / NAME
+local begin_at = FIXED + looked_at
 local healthy = string.sub(ARGV[1], 1, -2)
 local has_token = false
 
@@ -35,14 +35,12 @@ local function surprise()
   if begin_at + begin > FIXED then
     found = redis.call('HMGET', KEYS[2], unpack(ARGV, FIXED + 1, begin_at + begin))
   end
-  -- A state in which all is well has no comma in it; one that is missing cannot be joined.
-  if table.concat(found, ',', 1, going) ~= ARGV[6] then return 'lane' end
-  if waiting and not waiting.is_usual(found, going, waits, waits_at, begin_at + begin, rings) then
-    return 'waiting lane'
-  end
-  for i = going + waits + 1, #found do
+  -- None that is expected has two lines; one that is missing cannot be joined.
+  if table.concat(found, '\n', 1, looked_at) ~= ARGV[6] then return 'lane' end
+  for i = looked_at + 1, #found do
     if found[i] then return 'lane' end
   end
+  if waiting and not waiting.is_room(begin_at + begin) then return 'room' end
   for bucket = 1, begin > 0 and 4 or 0 do
     if string.sub(rings, 2 + bucket, 2 + bucket) == '1' then
       local names = {}
@@ -54,17 +52,14 @@ local function surprise()
   end
   -- Nothing goes wrong from here on, but for what concerns the first write as well.
   redis.call('HSET', KEYS[3], 'header', healthy .. ARGV[3])
-  local born_key = KEYS[4 + string.sub(rings, 1, 1)]
-  if begin > 0 then redis.call('RPUSH', born_key, unpack(ARGV, begin_at + 1, begin_at + begin)) end
-  if waiting then waiting.write(born_key) end
+  if begin > 0 then
+    redis.call('RPUSH', KEYS[4 + string.sub(rings, 1, 1)], unpack(ARGV, begin_at + 1, begin_at + begin))
+  end
+  if waiting then waiting.write() end
 end
 
 local is_sound, reason = pcall(surprise)
-if is_sound and not reason then
-  local depths, notes = '', ''
-  if waiting then depths, notes = table.concat(waiting.depths, ' '), table.concat(waiting.notes, ' ') end
-  return { has_token and 2 or 1, depths, notes }
-end
+if is_sound and not reason then return { has_token and 2 or 1, waiting and waiting.time or '' } end
 local last = ''
 if redis.call('TYPE', KEYS[1]).ok == 'stream' then
   local stream = redis.call('XINFO', 'STREAM', KEYS[1])

@@ -1,11 +1,12 @@
 -- What time does to a lane that waits for something (src/order/lane/wait.rs).
 
+-- Asks for what is missing. What a terminal event waits for is not given more time.
 local function probe(lane, is_last)
   probes[#probes + 1] = lane.entity
   probes[#probes + 1] = text_of(lane.epoch)
   probes[#probes + 1] = text_of(lane.next)
   probes[#probes + 1] = text_of(lane.parked[1][1] - 1)
-  probes[#probes + 1] = is_last and '1' or '0'
+  probes[#probes + 1] = is_last and lane.terminals == 0 and '1' or '0'
   note('p')
   touch(lane)
 end
