@@ -234,4 +234,30 @@ mod tests {
         known.doubt(&[offer("c", 9, "")]);
         assert_eq!(at(&known, "c"), None);
     }
+
+    #[test]
+    fn what_admit_says_of_lanes_that_wait_is_certain_until_something_is_about_to_become_of_them() {
+        let mut known = Known::new(7, 16);
+        let is_certain =
+            |known: &Known, entity: &str| known.waiting(&Entity::new(entity).unwrap()).map(|(_, is)| is);
+        let offers = [offer("a", 5, ""), offer("b", 5, ""), offer("c", 5, ""), offer("d", 5, "")];
+        let parked = Decision { verdict: Verdict::Parked { depth: 1 }, id: None };
+        let states = [
+            ("a", "1:3;k1,9,5;g1,5,0,1,0,9"),
+            // Something else is parked there, and something is missing.
+            ("b", "1:3;k2,9,5,7;g1,5,0,1,0,9"),
+            ("c", "1:3;k1,9,5;g1,5,0,1,0,9;m2"),
+        ];
+        let states = states.map(|(entity, state)| (entity.to_owned(), state.parse().unwrap())).into();
+        known.learn(&offers, &[parked; 4], &states);
+        let certain = ["a", "b", "c", "d"].map(|entity| is_certain(&known, entity));
+        assert_eq!(certain, [Some(true), None, None, None]);
+        known.doubt(&offers);
+        assert_eq!(is_certain(&known, "a"), Some(false));
+        known.learn(&offers, &[parked; 4], &states);
+        known.lose();
+        assert_eq!(is_certain(&known, "a"), Some(false));
+        known.learn(&offers, &[parked; 4], &HashMap::new());
+        assert_eq!(is_certain(&known, "a"), None);
+    }
 }

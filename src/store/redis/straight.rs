@@ -351,25 +351,21 @@ impl<'a> Straightened<'a> {
             known.moved(&lane[lane.len() - 1], is_closed);
         }
         for wait in self.waits {
-            let Wait { offer, behind, foreseen, .. } = &wait;
             admitted.notes.extend(wait.notes(judged.time));
-            match behind {
-                None => {
-                    let verdict = Verdict::Parked { depth: foreseen.depth() };
-                    admitted.decisions.push(Decision { verdict, id: None });
-                }
-                Some(behind) => {
-                    admitted.decisions.push(released(offer, ids.next()));
-                    admitted.drained += behind.len() as u64;
-                    ids.by_ref().take(behind.len()).for_each(|_| {});
-                }
-            }
-            let last = behind.as_ref().and_then(|behind| behind.last()).unwrap_or(offer);
-            let state = wait.foreseen.clone().at(judged.time);
-            if state.parked.is_some() {
-                known.waits(&offer.entity, state, &wait.parked().into_iter().collect::<Vec<_>>());
+            let Wait { offer, behind, foreseen, .. } = wait;
+            let (depth, state) = (foreseen.depth(), foreseen.at(judged.time));
+            let Some(behind) = behind else {
+                admitted.decisions.push(Decision { verdict: Verdict::Parked { depth }, id: None });
+                known.waits(&offer.entity, state, &[offer]);
+                continue;
+            };
+            admitted.decisions.push(released(offer, ids.next()));
+            admitted.drained += behind.len() as u64;
+            ids.by_ref().take(behind.len()).for_each(|_| {});
+            if depth > 0 {
+                known.waits(&offer.entity, state, &[]);
             } else {
-                known.filled(last, state.closed);
+                known.filled(behind.last().unwrap_or(offer), state.closed);
             }
         }
         rest.iter().for_each(|rest| known.doubt(&rest.offers));

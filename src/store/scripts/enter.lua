@@ -10,15 +10,19 @@ local header, rings = unpack(redis.call('HMGET', KEYS[6], 'header', 'rings'))
 if not header then
   return redis.error_reply('UNINITIALISED this partition has no header in meta')
 end
--- Who knows lanes by heart leaves a token there (straight.lua). To everybody else that is as usual.
-local token = string.match(header, '|(%d+)$')
-if token then header = string.sub(header, 1, -#token - 1) .. '-' end
--- The caller's topic may differ from the one that is here now, even in its partitions.
-if header ~= ARGV[1] and string.match(header, '|g(%x+)|') ~= string.match(ARGV[1], '|g(%x+)|') then
-  return redis.error_reply('ANOTHER generation made this partition anew: ' .. header)
-end
 -- '-', or what is unusual: d some lane is draining, x degraded, f full.
-local flags = string.match(header, '|([^|]*)$')
+local token, flags = nil, '-'
+-- (A caller that takes it as it is may have found a token there as well.)
+if header ~= ARGV[1] or string.sub(header, -2) ~= '|-' then
+  -- Who knows lanes by heart leaves a token there (straight.lua). To everybody else that is as usual.
+  token = string.match(header, '|(%d+)$')
+  if token then header = string.sub(header, 1, -#token - 1) .. '-' end
+  -- The caller's topic may differ from the one that is here now, even in its partitions.
+  if header ~= ARGV[1] and string.match(header, '|g(%x+)|') ~= string.match(ARGV[1], '|g(%x+)|') then
+    return redis.error_reply('ANOTHER generation made this partition anew: ' .. header)
+  end
+  flags = string.match(header, '|([^|]*)$')
+end
 local audit = ''
 -- Lanes are filed by age in the current one of four buckets; `rings` says which, and
 -- which buckets of tombstones are not empty (src/order/rings.rs).

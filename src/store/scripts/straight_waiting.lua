@@ -3,8 +3,8 @@
 -- nothing has been barred.
 --
 -- ARGV  behind the entities: 1 events for which there must be room  2 their bytes  3 bytes that are parked now  4 bytes
---       that are released  5 partition_parked_max  6 partition_parked_bytes_max  7 the channel on which gaps are probed  8 what to say
---       there, or ''  9 number of lanes whose deadline is new
+--       that are released  5 partition_parked_max  6 partition_parked_bytes_max  7 the channel on which gaps are probed
+--       8 what to say there, or ''  9 number of lanes whose deadline is new
 --       of each of those: its entity, its state without the deadline, @ where the time belongs, how long it waits, and
 --       the latest deadline
 --       then the entities whose lanes wait no longer
