@@ -102,7 +102,8 @@ pub fn fill<P: Payload>(
     if behind.events > 0 {
         parked.sequences.pop_first();
     }
-    (parked.count, parked.bytes) = (parked.count - behind.events, parked.bytes.checked_sub(behind.bytes)?);
+    parked.count = parked.count.checked_sub(behind.events)?;
+    parked.bytes = parked.bytes.checked_sub(behind.bytes)?;
     state.next = (0..behind.events).fold(lane.next.after(), |next, _| next.after());
     let filled = wait.gap.map(|gap| gap.opened);
     if parked.count == 0 {

@@ -153,3 +153,40 @@ async fn who_seems_to_begin_with_what_comes_too_early_does_or_bars_the_others() 
         assert_eq!(born.iter().filter(|entity| *entity == "new-1").count(), 1);
     }
 }
+
+/// Another sidecar has begun a new epoch, in which another event has the sequence of one that was parked here.
+#[tokio::test]
+async fn what_was_parked_in_an_epoch_that_has_ended_is_not_taken_for_what_is_parked_now() {
+    let redis = redis_server(&[]);
+    let [one, other] = [(); 2].map(|()| store_that_goes(Straight::Always, &redis.url()));
+    one.open(&topic(Layout::Entry)).await.unwrap();
+    other.open(&topic(Layout::Entry)).await.unwrap();
+    // Another entity goes on all the while, so that tokens are left.
+    let both = |epoch: u64, sequence: u64, data: &str, guess: Guess, others: u64| {
+        let mut offer = other_offers(sequence).remove(0);
+        offer.event.epoch = Epoch::new(epoch).unwrap();
+        offer.event.payload.data = format!("{data} {sequence}").into();
+        let arrived = vec![(offer, ()), (other_offers(others).remove(1), ())];
+        let guess = |is_odd| if is_odd { guess } else { Guess::InTurn };
+        Batch::form_by(arrived, |lane| guess(lane[0].entity.as_str() == "other-0")).0
+    };
+    let ahead = Guess::Ahead { next: Sequence::new(3).unwrap() };
+    for (others, (sequence, guess)) in
+        [(0, Guess::InTurn), (1, Guess::InTurn), (2, Guess::InTurn), (5, ahead)].into_iter().enumerate()
+    {
+        let batch = both(3, sequence, "old", guess, others as u64);
+        assert_eq!(one.admit(&partition(), &batch).await.unwrap().path, Path::Straight);
+    }
+    other.admit(&partition(), &both(4, 5, "new", Guess::Unclear, 4)).await.unwrap();
+    for (others, sequence) in [7, 0, 1, 2, 3, 4, 6].into_iter().enumerate() {
+        let batch = both(4, sequence, "new", Guess::Waits, 5 + others as u64);
+        one.admit(&partition(), &batch).await.unwrap();
+    }
+    let (entries, lanes) = left(&redis.url()).await;
+    let data = entries.iter().map(|fields| fields.last().unwrap().as_str());
+    let data: Vec<&str> = data.filter(|data| data.starts_with("old") || data.starts_with("new")).collect();
+    let new: Vec<String> = (0..8).map(|n| format!("new {n}")).collect();
+    assert_eq!(data[..4], ["old 0", "old 1", "old 2", "old 5"]);
+    assert_eq!(data[4..], new);
+    assert_eq!(lanes["other-0"], "4:8");
+}

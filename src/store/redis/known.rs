@@ -62,9 +62,6 @@ pub struct Known {
 /// For so many calls no entity is expected to begin with what comes too early, once one did not.
 const BEGUN_CALLS: u32 = 64;
 
-/// Of a lane that has to be looked at before anything may rest on it.
-const UNCERTAIN: u64 = u64::MAX;
-
 impl Known {
     /// Of one of so many partitions. `key` keeps others from finding entities that are taken for each other.
     pub fn new(key: u64, partitions: u32) -> Self {
@@ -94,7 +91,7 @@ impl Known {
 
     /// An entity's lane, as far as it is known to wait; and whether that is certain, as long as the token is there.
     pub fn waiting(&self, entity: &Entity) -> Option<(&WaitingLane, bool)> {
-        self.waiting.get(entity).map(|lane| (lane, lane.losses == self.losses))
+        self.waiting.get(entity).map(|lane| (lane, lane.is_certain(self.losses)))
     }
 
     /// Is an entity that is not known taken to be new? Where more are alive than can be known, that is seldom so.
@@ -164,6 +161,7 @@ impl Known {
             let decided = lane.iter().zip(decisions.by_ref().take(lane.len()));
             let parked = decided.filter(|(_, decision)| is_parked(decision)).map(|(offer, _)| offer);
             let parked: Vec<&Offer> = parked.collect();
+            self.waiting.believe(&lane[0].entity);
             match states.get(lane[0].entity.as_str()) {
                 Some(state) if foresee::is_plain(state) => {
                     self.waits(&lane[0].entity, state.clone(), &parked)
@@ -255,7 +253,11 @@ mod tests {
         known.doubt(&offers);
         assert_eq!(is_certain(&known, "a"), Some(false));
         known.learn(&offers, &[parked; 4], &states);
+        assert_eq!(is_certain(&known, "a"), Some(true));
+        // What was parked before somebody else was there need not be what is parked.
         known.lose();
+        assert_eq!(is_certain(&known, "a"), Some(false));
+        known.learn(&offers, &[parked; 4], &states);
         assert_eq!(is_certain(&known, "a"), Some(false));
         known.learn(&offers, &[parked; 4], &HashMap::new());
         assert_eq!(is_certain(&known, "a"), None);

@@ -180,8 +180,9 @@ pub fn admitted(value: Value, offers: &[Offer], layout: Layout) -> Result<Answer
             let header = healthy(&text(next())?);
             let (more, drained, after_terminal) = (number(next())? != 0, number(next())?, number(next())?);
             let notes = notes(next())?;
-            let states = pairs(next())?.into_iter().map(|(entity, state)| Ok((entity, parsed(state)?)));
-            let states = states.collect::<Result<_, StoreError>>()?;
+            // One that cannot be read is not known; what was decided is, all the same.
+            let states = pairs(next())?.into_iter();
+            let states = states.filter_map(|(entity, state)| Some((entity, state.parse().ok()?))).collect();
             if values.len() != offers.len() {
                 return Err(unexpected("a verdict for each event", &values.len()));
             }

@@ -79,7 +79,7 @@ pub fn straighten<'a>(
     tokens: &Tokens,
 ) -> Option<(Transaction, Straightened<'a>)> {
     let Opened { keys, topic, .. } = opened;
-    let (policy, known) = (&topic.policy, &mut *opened.known());
+    let (policy, known) = (&topic.policy, &*opened.known());
     let (likely, others) = batch.parts();
     let is_wanted = match when {
         Straight::Never => false,
@@ -106,7 +106,7 @@ pub fn straighten<'a>(
     if !encode::fits(appended.len() + rest.offers.len(), policy) {
         return None;
     }
-    let premises = Premises::of(likely, &waits, policy, rests.then_some(&*known))?;
+    let premises = Premises::of(likely, &waits, policy, rests.then_some(known))?;
 
     let token = tokens.draw();
     let events = batch.offers().iter().chain(waits.iter().flat_map(Wait::appended));

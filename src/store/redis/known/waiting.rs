@@ -6,7 +6,6 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 
-use super::UNCERTAIN;
 use crate::{
     order::{Entity, LaneState, Position, Ranges, Sequence},
     store::Offer,
@@ -16,6 +15,10 @@ use crate::{
 const BYTES_OF_TOPIC: usize = 64 << 20;
 /// Of a linear congruential generator.
 const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
+/// A lane in which more is parked is not kept: it would be gone through with each event.
+const EVENTS_MAX: usize = 256;
+/// Of a lane whose events may be somebody else's.
+const UNCERTAIN: u64 = u64::MAX;
 /// Of a lane, beside its events.
 const LANE_BYTES: usize = 512;
 
@@ -35,8 +38,10 @@ pub struct WaitingLane {
     /// All that is parked there, by sequence.
     events: Vec<(Sequence, Offer)>,
     size: usize,
-    /// How often certainty had been lost when it was seen like this.
-    pub losses: u64,
+    /// How often certainty had been lost when the first of them was parked.
+    losses: u64,
+    /// Something is about to become of it, and has not been told yet.
+    is_doubted: bool,
 }
 
 impl WaitingLane {
@@ -45,8 +50,17 @@ impl WaitingLane {
         self.events.iter().map(|(_, offer)| offer).take(events as usize)
     }
 
+    /// Are these events what is parked there, as long as certainty was lost so often only?
+    pub fn is_certain(&self, losses: u64) -> bool {
+        self.losses == losses && !self.is_doubted
+    }
+
+    /// Those of other epochs are parked no longer.
     fn insert(&mut self, offer: &Offer) {
         let Position::Given(sequence) = offer.event.position else { return };
+        if offer.event.epoch != self.state.epoch {
+            return;
+        }
         match self.events.binary_search_by_key(&sequence, |(sequence, _)| *sequence) {
             Ok(at) => self.events[at].1 = kept(offer),
             Err(at) => self.events.insert(at, (sequence, kept(offer))),
@@ -54,6 +68,9 @@ impl WaitingLane {
     }
 
     fn is_whole(&self) -> bool {
+        if self.events.len() > EVENTS_MAX {
+            return false;
+        }
         let found: Ranges = self.events.iter().map(|(sequence, _)| *sequence).collect();
         self.state.parked.as_ref().is_some_and(|parked| parked.sequences == found)
     }
@@ -70,22 +87,24 @@ impl Waiting {
         self.lanes.get(entity)
     }
 
-    /// The lane is like this now, and these were parked lately. It is kept if all that is parked there is here.
+    /// The lane is like this now, and these were parked lately. It is kept if all that is parked there is here; what was
+    /// not certain does not become so.
     pub fn set(&mut self, entity: &Entity, state: LaneState, parked: &[&Offer], losses: u64) {
         if !self.lanes.contains_key(entity) {
-            let lane =
-                WaitingLane { number: self.begun, state: state.clone(), events: Vec::new(), size: 0, losses };
+            let (number, state, events) = (self.begun, state.clone(), Vec::new());
+            let lane = WaitingLane { number, state, events, size: 0, losses, is_doubted: false };
             self.lanes.insert(entity.clone(), lane);
             self.places.push((self.begun, entity.clone()));
             self.begun += 1;
         }
         let lane = self.lanes.get_mut(entity).expect("it is here now");
         self.bytes -= lane.size;
-        lane.events.retain(|(sequence, _)| *sequence >= state.next);
+        lane.events.retain(|(sequence, offer)| *sequence >= state.next && offer.event.epoch == state.epoch);
+        lane.losses = if lane.is_certain(losses) { losses } else { UNCERTAIN };
+        lane.state = state;
         for offer in parked {
             lane.insert(offer);
         }
-        (lane.state, lane.losses) = (state, losses);
         lane.size = LANE_BYTES + lane.events.iter().map(|(_, offer)| offer.size()).sum::<usize>();
         self.bytes += lane.size;
         if !lane.is_whole() {
@@ -111,10 +130,18 @@ impl Waiting {
         }
     }
 
-    /// It is not certain any more; what is parked there is kept.
+    /// Something is about to become of it. If it was to before, and nobody has told what, nothing there is certain.
     pub fn doubt(&mut self, entity: &Entity) {
         if let Some(lane) = self.lanes.get_mut(entity) {
-            lane.losses = UNCERTAIN;
+            lane.losses = if lane.is_doubted { UNCERTAIN } else { lane.losses };
+            lane.is_doubted = true;
+        }
+    }
+
+    /// What became of it was told.
+    pub fn believe(&mut self, entity: &Entity) {
+        if let Some(lane) = self.lanes.get_mut(entity) {
+            lane.is_doubted = false;
         }
     }
 
@@ -166,6 +193,16 @@ mod tests {
         assert_eq!(behind(&waiting, "a", 2).unwrap(), ["7"]);
         set(&mut waiting, "a", "1:8", &[]);
         assert_eq!((waiting.bytes, waiting.lanes.len()), (0, 0));
+        // The same sequence of another epoch is another event.
+        set(&mut waiting, "a", "1:3;k1,9,5;g1,5,0,1,0,9", &[&offer("a", 5, "five")]);
+        set(&mut waiting, "a", "2:0;k2,9,5,7;g1,5,0,1,0,9", &[]);
+        assert_eq!(behind(&waiting, "a", 2), None);
+        set(&mut waiting, "a", "2:0;k1,9,5;g1,5,0,1,0,9", &[&offer("a", 5, "five")]);
+        assert_eq!(behind(&waiting, "a", 2), None);
+        let deep = format!("1:3;k300,9,5-{};g1,5,0,1,0,9", 4 + 300);
+        let offers: Vec<Offer> = (5..305).map(|n| offer("a", n, "")).collect();
+        set(&mut waiting, "a", &deep, &offers.iter().collect::<Vec<_>>());
+        assert_eq!(behind(&waiting, "a", 2), None, "too many to be gone through with each");
     }
 
     #[test]
@@ -174,9 +211,17 @@ mod tests {
         set(&mut waiting, "a", "1:3;k1,9,5;g1,5,0,1,0,9", &[&offer("a", 5, "five")]);
         waiting.doubt(&entity("a"));
         waiting.doubt(&entity("b"));
-        assert_eq!(waiting.get(&entity("a")).unwrap().losses, UNCERTAIN);
-        set(&mut waiting, "a", "1:3;k1,9,5;g1,5,0,1,1,9", &[]);
-        assert_eq!(waiting.get(&entity("a")).unwrap().losses, 0);
+        let is_certain = |waiting: &Waiting| waiting.get(&entity("a")).unwrap().is_certain(0);
+        assert!(!is_certain(&waiting));
+        waiting.believe(&entity("a"));
+        assert!(is_certain(&waiting));
+        // Nobody was told what became of it the first time.
+        waiting.doubt(&entity("a"));
+        waiting.doubt(&entity("a"));
+        waiting.believe(&entity("a"));
+        assert!(!is_certain(&waiting));
+        set(&mut waiting, "a", "1:3;k2,9,5,7;g1,5,0,1,1,9", &[&offer("a", 7, "seven")]);
+        assert!(!is_certain(&waiting), "what it was before is not known");
     }
 
     #[test]
