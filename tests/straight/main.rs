@@ -174,11 +174,7 @@ fn mixed_batch(sequence: u64, odd: u64, odd_sequence: u64) -> Batch {
 #[tokio::test]
 async fn one_that_is_not_in_its_turn_does_not_keep_the_others_from_going_straight() {
     let redis = redis_server(&[]);
-    let store = store_that_goes(Straight::WhenCalm, &redis.url());
-    store.open(&topic(Layout::Entry)).await.unwrap();
-    for sequence in 0..9 {
-        admit(&store, sequence).await;
-    }
+    let store = alone(&redis.url(), Layout::Entry, 9).await;
     // The script that decides about it is not there: the others are not disturbed.
     let mut direct = direct(&redis.url()).await;
     let _: () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut direct).await.unwrap();
@@ -204,11 +200,7 @@ async fn one_that_is_not_in_its_turn_does_not_keep_the_others_from_going_straigh
 #[tokio::test]
 async fn whoever_is_not_in_turn_against_expectation_bars_the_others_behind_as_well() {
     let redis = redis_server(&[]);
-    let store = store_that_goes(Straight::WhenCalm, &redis.url());
-    store.open(&topic(Layout::Entry)).await.unwrap();
-    for sequence in 0..9 {
-        admit(&store, sequence).await;
-    }
+    let store = alone(&redis.url(), Layout::Entry, 9).await;
     // Everybody but the odd one is ahead of its turn; the odd one is in its turn.
     let barred = store.admit(&partition(), &mixed_batch(10, 4, 9)).await.unwrap();
     assert_eq!(barred.path, Path::Barred);

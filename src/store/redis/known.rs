@@ -147,9 +147,9 @@ impl Known {
 
     /// Something is about to become of their lanes, and nobody may ever learn what.
     pub fn doubt(&mut self, offers: &[Offer]) {
-        for offer in offers {
-            self.lanes.remove(offer.entity.as_str());
-            self.waiting.doubt(&offer.entity);
+        for lane in lanes(offers) {
+            self.lanes.remove(lane[0].entity.as_str());
+            self.waiting.doubt(&lane[0].entity);
         }
     }
 
