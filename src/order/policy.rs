@@ -157,7 +157,9 @@ impl Policy {
 impl Rollout {
     fn includes(&self, entity: &Entity) -> bool {
         let is_in = |list: &[String]| list.iter().any(|pattern| matches(pattern, entity.as_str()));
-        !is_in(&self.deny) && (is_in(&self.allow) || rollout_place(entity) < self.percent * 100)
+        let is_everybody = self.percent >= 100;
+        !is_in(&self.deny)
+            && (is_everybody || is_in(&self.allow) || rollout_place(entity) < self.percent * 100)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Events on their way into one partition, in the order in which they are decided.
 
-use std::collections::HashMap;
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::record::Payload;
 use crate::order::{Entity, Event, Position, Sequence};
@@ -77,15 +77,12 @@ impl Batch {
 
     /// The same, by what is likely to become of an entity's offers.
     pub fn form_by<T>(arrived: Vec<(Offer, T)>, guess: impl Fn(LaneOffers<'_>) -> Guess) -> (Batch, Vec<T>) {
-        let mut ranks: HashMap<&Entity, usize> = HashMap::with_capacity(arrived.len());
-        let keys = arrived.iter().map(|(Offer { entity, event }, _)| {
-            let fresh = ranks.len();
-            let rank = *ranks.entry(entity).or_insert(fresh);
+        let keys = arrived.iter().zip(firsts(&arrived)).map(|((Offer { event, .. }, _), first)| {
             let sequence = match event.position {
                 Position::Given(sequence) => sequence.get(),
                 Position::Assigned { .. } => 0,
             };
-            (rank, event.epoch, sequence)
+            (first, event.epoch, sequence)
         });
         let keys: Vec<_> = keys.collect();
         // As they came, where no entity has two: then nothing has to be moved.
@@ -144,6 +141,27 @@ impl Batch {
     pub fn is_empty(&self) -> bool {
         self.offers.is_empty()
     }
+}
+
+/// For each offer, the first one of its entity. By a table of hashes without a key: whoever makes entities meet there
+/// gains no more than the square of a batch.
+fn firsts<T>(arrived: &[(Offer, T)]) -> Vec<usize> {
+    const FREE: usize = usize::MAX;
+    let mut slots = vec![FREE; (2 * arrived.len()).next_power_of_two()];
+    let mask = slots.len() - 1;
+    let entity = |at: usize| &arrived[at].0.entity;
+    let first = |at: usize| {
+        // The lowest bits say in which partition it is.
+        let mut slot = (xxh3_64(entity(at).as_str().as_bytes()) >> 32) as usize & mask;
+        while slots[slot] != FREE && entity(slots[slot]) != entity(at) {
+            slot = (slot + 1) & mask;
+        }
+        if slots[slot] == FREE {
+            slots[slot] = at;
+        }
+        slots[slot]
+    };
+    (0..arrived.len()).map(first).collect()
 }
 
 /// The offers of each entity in turn.
