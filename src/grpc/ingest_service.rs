@@ -85,7 +85,7 @@ impl pb::ingest_server::Ingest for IngestService {
                 let request = ingest::Request::new(taken, |outcomes| {
                     drop(sender.send(wire::results(outcomes)));
                 });
-                self.ingest.submit(topic, self.offers(topic, events), request);
+                self.ingest.submit(topic, self.offers(topic, events), request, self.ingest.now());
                 answered.await.expect("a request is always answered")
             }
             Err(_) | Ok(Err(Overloaded)) => wire::results(&mut refuse_all(topic, events.len())),

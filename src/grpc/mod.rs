@@ -12,6 +12,7 @@ mod delivery_service;
 #[cfg(test)]
 mod fuzz;
 mod ingest_service;
+mod outbox;
 mod oversize;
 mod publish_stream;
 mod server;

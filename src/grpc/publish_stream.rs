@@ -4,108 +4,66 @@
 //! full, and a place is given back only when its answer is on the way out. So a
 //! client that does not read its answers stops being read, and costs no memory.
 
-use std::{ops::ControlFlow, pin::Pin, sync::Arc};
+use std::{ops::ControlFlow, pin::Pin, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, Stream, stream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit, mpsc, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc, watch};
 use tonic::{Code, Status, Streaming};
 
 use super::{
     ingest_service::{IngestService, refuse_all},
+    outbox::{Outbox, Outgoing, Ready, outbox},
     pb, status, wire,
 };
 use crate::{
-    ingest::{self, LiveStream, Outcome, Overloaded},
+    ingest::{self, Asker, LiveStream, Outcome, Overloaded},
     store::Offer,
 };
 
-/// Answers that travel in one message, at most.
-const ANSWERS_MAX: usize = 256;
-
 /// Requests that are read one after the other before others have their turn.
 const RUN_MAX: usize = 128;
-
-/// Questions to the producer that wait to be sent; further ones are dropped, and asked
-/// again by the next probe.
-const RESENDS_UNSENT_MAX: usize = 256;
-
-enum Item {
-    /// And how many places it has in the window.
-    Answer(pb::Answer, u32),
-    Resend(pb::Resend, OwnedSemaphorePermit),
-    /// The stream cannot go on.
-    Failed(Status),
-}
-
-/// Shared by the reader and all requests that are not answered.
-type Answers = Arc<mpsc::UnboundedSender<Item>>;
 
 pub fn serve(
     service: IngestService,
     requests: Streaming<pb::PublishStreamRequest>,
 ) -> Pin<Box<dyn Stream<Item = Result<pb::PublishStreamResponse, Status>> + Send>> {
-    // Unbounded by itself; every answer has places in the window.
-    let (answers, ready) = mpsc::unbounded_channel();
+    let (outbox, outgoing) = outbox(service.limits.stream_in_flight);
     let window = Arc::new(Semaphore::new(service.limits.stream_in_flight));
-    tokio::spawn(read(service, requests, Arc::new(answers), window.clone()));
-    Box::pin(stream::unfold(Ending::Open(Outgoing { ready, window }), |ending| async move {
-        let mut outgoing = match ending {
-            Ending::Open(outgoing) => outgoing,
+    tokio::spawn(read(service, requests, Arc::new(outbox), window.clone()));
+    Box::pin(stream::unfold(Ending::Open(Answers { outgoing, window }), |ending| async move {
+        let mut answers = match ending {
+            Ending::Open(answers) => answers,
             Ending::Failed(status) => return Some((Err(status), Ending::Closed)),
             Ending::Closed => return None,
         };
-        match outgoing.next().await? {
-            (response, None) => Some((Ok(response), Ending::Open(outgoing))),
+        let Ready { response, places, failure } = answers.outgoing.next().await?;
+        answers.window.add_permits(places);
+        match failure {
+            None => Some((Ok(response), Ending::Open(answers))),
             // Answers that became ready with it go before it.
-            (response, Some(status)) if response == pb::PublishStreamResponse::default() => {
+            Some(status) if response == pb::PublishStreamResponse::default() => {
                 Some((Err(status), Ending::Closed))
             }
-            (response, Some(status)) => Some((Ok(response), Ending::Failed(status))),
+            Some(status) => Some((Ok(response), Ending::Failed(status))),
         }
     }))
 }
 
 /// What is still to be sent.
 enum Ending {
-    Open(Outgoing),
+    Open(Answers),
     Failed(Status),
     Closed,
 }
 
-/// Answers on their way out.
-struct Outgoing {
-    ready: mpsc::UnboundedReceiver<Item>,
+/// Answers on their way out, each of which frees places in the window.
+struct Answers {
+    outgoing: Outgoing,
     window: Arc<Semaphore>,
 }
 
-impl Outgoing {
-    /// What is ready, and how the stream ends if it does; nothing if it has ended.
-    async fn next(&mut self) -> Option<(pb::PublishStreamResponse, Option<Status>)> {
-        let mut items = Vec::new();
-        if self.ready.recv_many(&mut items, ANSWERS_MAX).await == 0 {
-            return None;
-        }
-        let mut response = pb::PublishStreamResponse::default();
-        response.answers.reserve(items.len());
-        let (mut free, mut failure) = (0, None);
-        for item in items {
-            match item {
-                Item::Answer(answer, places) => {
-                    free += places as usize;
-                    response.answers.push(answer);
-                }
-                Item::Resend(resend, _place) => response.resends.push(resend),
-                Item::Failed(status) => failure = Some(status),
-            }
-        }
-        // All at once: each time costs a lock.
-        self.window.add_permits(free);
-        Some((response, failure))
-    }
-}
-
 /// Answers that are not taken give no place back; so nobody must wait for one any more.
-impl Drop for Outgoing {
+impl Drop for Answers {
     fn drop(&mut self) {
         self.window.close();
     }
@@ -114,17 +72,18 @@ impl Drop for Outgoing {
 async fn read(
     service: IngestService,
     requests: Streaming<pb::PublishStreamRequest>,
-    answers: Answers,
+    outbox: Arc<Outbox>,
     window: Arc<Semaphore>,
 ) {
     service.metrics.streams.inc();
-    let places = u32::try_from(service.limits.stream_in_flight).expect("limits are validated to fit");
+    let all = permits(service.limits.stream_in_flight);
     let (live, asked) = service.ingest.live.join();
-    let mut reader = Reader { service, requests, answers, window, places, live, topic: String::new() };
+    let received = service.ingest.now();
+    let mut reader = Reader { service, requests, outbox, window, live, topic: String::new(), received };
     if let Err(status) = reader.read(asked).await {
         // All that was read is answered once the whole window is free again.
-        let _all = reader.window.acquire_many(places).await;
-        let _ = reader.answers.send(Item::Failed(status));
+        let _all = reader.window.acquire_many(all).await;
+        reader.outbox.fail(status);
     }
     reader.service.metrics.streams.dec();
 }
@@ -132,13 +91,14 @@ async fn read(
 struct Reader {
     service: IngestService,
     requests: Streaming<pb::PublishStreamRequest>,
-    answers: Answers,
+    /// Shared with all requests that are not answered.
+    outbox: Arc<Outbox>,
     window: Arc<Semaphore>,
-    /// Those of the whole window.
-    places: u32,
     live: LiveStream,
     /// The one that was named last.
     topic: String,
+    /// When what is being read now has come: one look at the clock serves a run, unless somebody had to wait.
+    received: Duration,
 }
 
 /// What comes of a request stream; nothing at its end.
@@ -151,13 +111,8 @@ impl Reader {
     /// Until the client has said everything, or is gone, or cannot be read any further.
     async fn read(&mut self, mut asked: mpsc::Receiver<ingest::Resend>) -> End {
         let mut draining = self.service.draining.clone();
-        let unsent = Arc::new(Semaphore::new(RESENDS_UNSENT_MAX));
-        let answers = self.answers.clone();
-        let ask = |resend| {
-            if let Ok(place) = unsent.clone().try_acquire_owned() {
-                let _ = answers.send(Item::Resend(wire::resend(resend), place));
-            }
-        };
+        let outbox = self.outbox.clone();
+        let ask = |resend| outbox.ask(wire::resend(resend));
         loop {
             // While messages are there nothing else is polled, which is dear; so what else there may be is
             // looked at behind each run of them.
@@ -169,7 +124,7 @@ impl Reader {
                     continue;
                 }
                 () = drained(&mut draining) => return Err(status::stopping()),
-                () = answers.closed() => return Ok(()),
+                () = outbox.gone() => return Ok(()),
             };
             if let ControlFlow::Break(end) = self.take_run(message).await {
                 return end;
@@ -186,6 +141,7 @@ impl Reader {
     /// Takes a message, and those that are there behind it.
     async fn take_run(&mut self, first: Message) -> ControlFlow<End> {
         let mut message = first;
+        self.received = self.service.ingest.now();
         for left in (0..RUN_MAX).rev() {
             match message {
                 Ok(Some(request)) => self.submit(request).await?,
@@ -204,35 +160,35 @@ impl Reader {
         ControlFlow::Continue(())
     }
 
-    /// Submits one request, once there is room for it; its answer comes through the channel.
+    /// Submits one request, once there is room for it; its answer goes to the outbox.
     async fn submit(&mut self, request: pb::PublishStreamRequest) -> ControlFlow<End> {
         let pb::PublishStreamRequest { number, topic, events } = request;
         if !topic.is_empty() {
             self.topic = topic;
         }
-        let places = u32::try_from(events.len()).unwrap_or(self.places).clamp(1, self.places);
-        if !self.enter(places).await {
+        let places = self.outbox.places(events.len());
+        if !self.enter(permits(places)).await {
             return ControlFlow::Break(Ok(()));
         }
-        let answers = self.answers.clone();
-        let service = &self.service;
+        let Reader { service, outbox, .. } = self;
         let topic = match service.check(&self.topic, &events) {
             Ok(topic) => topic,
             Err(status) => {
                 let failure = Some(status::failure(&status));
-                let answer = pb::Answer { number, failure, ..Default::default() };
-                let _ = answers.send(Item::Answer(answer, places));
+                outbox.answer(pb::Answer { number, failure, ..Default::default() }, places);
                 return ControlFlow::Continue(());
             }
         };
-        let answer = move |outcomes: &mut dyn ExactSizeIterator<Item = Outcome>| {
-            let (results, failure) = match wire::results(outcomes) {
-                Ok(results) => (results, None),
-                Err(failed) => (Vec::new(), Some(status::failure(&status::failed(failed)))),
-            };
-            let _ = answers.send(Item::Answer(pb::Answer { number, results, failure }, places));
+        let (in_flight, weight) = (&service.ingest.in_flight, wire::weight(&events));
+        let taken = match in_flight.take_now(events.len(), weight) {
+            Some(taken) => Ok(taken),
+            None => {
+                let taken = in_flight.take(events.len(), weight).await;
+                self.received = service.ingest.now();
+                taken
+            }
         };
-        match service.ingest.in_flight.take(events.len(), wire::weight(&events)).await {
+        match taken {
             Ok(taken) => {
                 let remember = |offer: &Result<Offer, Outcome>| {
                     if let Ok(offer) = offer {
@@ -240,21 +196,30 @@ impl Reader {
                     }
                 };
                 let offers = service.offers(topic, events).inspect(remember);
-                service.ingest.submit(topic, offers, ingest::Request::new(taken, answer));
+                let request = ingest::Request::of(outbox.clone(), number, taken);
+                service.ingest.submit(topic, offers, request, self.received);
             }
-            Err(Overloaded) => answer(&mut refuse_all(topic, events.len())),
+            Err(Overloaded) => Asker::answer(&**outbox, number, &mut refuse_all(topic, events.len())),
         }
         ControlFlow::Continue(())
     }
 
     /// Waits for places in the window; false if nobody takes answers any more.
-    async fn enter(&self, places: u32) -> bool {
+    async fn enter(&mut self, places: u32) -> bool {
         let entered = match self.window.try_acquire_many(places) {
             Ok(entered) => Some(entered),
-            Err(_) => self.window.acquire_many(places).await.ok(),
+            Err(_) => {
+                let entered = self.window.acquire_many(places).await.ok();
+                self.received = self.service.ingest.now();
+                entered
+            }
         };
         entered.map(SemaphorePermit::forget).is_some()
     }
+}
+
+fn permits(places: usize) -> u32 {
+    u32::try_from(places).expect("limits are validated to fit")
 }
 
 async fn drained(draining: &mut watch::Receiver<bool>) {

@@ -3,7 +3,7 @@
 //! Everything that can be wrong with an event by itself is found here, with the field
 //! and a sentence, before the rules see it.
 
-use std::{borrow::Cow, fmt::Write};
+use std::borrow::Cow;
 
 use super::{Limits, pb, status};
 use crate::{
@@ -273,11 +273,13 @@ fn decided(verdict: Verdict, id: Option<StreamId>) -> pb::Result {
     }
 }
 
-/// With room for all of it from the beginning.
+/// With room for all of it from the beginning, and without a formatter: there is one for each event.
 fn stream_id(id: StreamId) -> String {
     const USUAL_BYTES: usize = 24;
     let mut text = String::with_capacity(USUAL_BYTES);
-    write!(text, "{id}").expect("a string takes it");
+    text.push_str(itoa::Buffer::new().format(id.milliseconds));
+    text.push('-');
+    text.push_str(itoa::Buffer::new().format(id.counter));
     text
 }
 

@@ -48,15 +48,17 @@ impl InFlight {
 
     /// Takes a share, waiting for it if need be.
     pub async fn take(&self, events: usize, bytes: usize) -> Result<Taken, Overloaded> {
-        let room = &*self.room;
-        // Weights include bookkeeping, so the largest request may weigh more than there is; it then takes all of it
-        // instead of waiting for ever.
-        let (events, bytes) = (permits(events), permits(bytes.min(room.bytes_max)));
-        let taken = match room.take_now(events, bytes) {
-            Some(taken) => taken,
-            None => room.wait(events, bytes).await?,
-        };
-        Ok(self.keep(taken))
+        if let Some(taken) = self.take_now(events, bytes) {
+            return Ok(taken);
+        }
+        let (events, bytes) = self.room.permits(events, bytes);
+        Ok(self.keep(self.room.wait(events, bytes).await?))
+    }
+
+    /// Takes a share if it need not be waited for.
+    pub fn take_now(&self, events: usize, bytes: usize) -> Option<Taken> {
+        let (events, bytes) = self.room.permits(events, bytes);
+        self.room.take_now(events, bytes).map(|taken| self.keep(taken))
     }
 
     fn keep(&self, (events, bytes): Permits<'_>) -> Taken {
@@ -74,6 +76,12 @@ impl InFlight {
 type Permits<'a> = (SemaphorePermit<'a>, SemaphorePermit<'a>);
 
 impl Room {
+    /// Weights include bookkeeping, so the largest request may weigh more than there is; it then takes all of it instead
+    /// of waiting for ever.
+    fn permits(&self, events: usize, bytes: usize) -> (u32, u32) {
+        (permits(events), permits(bytes.min(self.bytes_max)))
+    }
+
     /// Where nobody waits; nobody is overtaken.
     fn take_now(&self, events: u32, bytes: u32) -> Option<Permits<'_>> {
         let events = self.events.try_acquire_many(events).ok()?;

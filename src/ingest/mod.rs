@@ -42,7 +42,7 @@ pub use self::{
     live::{LiveStream, LiveStreams, Resend},
     outcome::{Invalid, Outcome},
     partition::ASSIGNED_IN_FLIGHT_MAX,
-    request::{Request, Ticket},
+    request::{Asker, Request, Ticket},
 };
 use crate::{
     clock::Clock,
@@ -172,15 +172,20 @@ impl Ingest {
         self.topics.keys().map(String::as_str)
     }
 
-    /// Hands a request's events to their partitions. Each is either an offer or
+    /// The time, as `received` counts it.
+    pub fn now(&self) -> Duration {
+        self.ports.clock.now()
+    }
+
+    /// Hands a request's events, which came then, to their partitions. Each is either an offer or
     /// already answered; the request completes when all are.
     pub fn submit(
         &self,
         topic: &Topic,
         events: impl ExactSizeIterator<Item = Result<Offer, Outcome>>,
         request: Request,
+        received: Duration,
     ) {
-        let received = self.ports.clock.now();
         let tickets = request.into_tickets(events.len());
         for (ticket, event) in tickets.zip(events) {
             match event {

@@ -8,8 +8,21 @@ use std::sync::{
 
 use super::{in_flight::Taken, outcome::Outcome};
 
-/// Told once, when every event of a request is answered, in the order of the request.
-type Done = Box<dyn FnOnce(&mut dyn ExactSizeIterator<Item = Outcome>) + Send>;
+/// Who has many requests, and wants to know what became of each of them.
+pub trait Asker: Send + Sync {
+    /// Told once for each, when every event of it is answered, in the order of the request.
+    fn answer(&self, number: u64, outcomes: Outcomes<'_>);
+}
+
+/// What became of a request's events, in its order.
+type Outcomes<'a> = &'a mut dyn ExactSizeIterator<Item = Outcome>;
+
+/// Who is told.
+enum Done {
+    Once(Box<dyn FnOnce(Outcomes<'_>) + Send>),
+    /// This request of many.
+    Asker(Arc<dyn Asker>, u64),
+}
 
 pub struct Request {
     done: Done,
@@ -35,11 +48,13 @@ enum Place {
 }
 
 impl Request {
-    pub fn new(
-        taken: Taken,
-        done: impl FnOnce(&mut dyn ExactSizeIterator<Item = Outcome>) + Send + 'static,
-    ) -> Self {
-        Request { done: Box::new(done), taken }
+    pub fn new(taken: Taken, done: impl FnOnce(Outcomes<'_>) + Send + 'static) -> Self {
+        Request { done: Done::Once(Box::new(done)), taken }
+    }
+
+    /// The one that has this number there.
+    pub fn of(asker: Arc<dyn Asker>, number: u64, taken: Taken) -> Self {
+        Request { done: Done::Asker(asker, number), taken }
     }
 
     /// One ticket per event; there is at least one.
@@ -58,8 +73,11 @@ impl Request {
     }
 
     /// Tells; what is left is its share.
-    fn answer(self, outcomes: &mut dyn ExactSizeIterator<Item = Outcome>) -> Taken {
-        (self.done)(outcomes);
+    fn answer(self, outcomes: Outcomes<'_>) -> Taken {
+        match self.done {
+            Done::Once(done) => done(outcomes),
+            Done::Asker(asker, number) => asker.answer(number, outcomes),
+        }
         self.taken
     }
 }

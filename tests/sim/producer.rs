@@ -180,7 +180,7 @@ async fn ask(world: &Arc<World>, sidecar: &Sidecar, open: &[Open]) -> Option<Vec
     let request = Request::new(taken, move |outcomes| {
         let _ = answer.send(outcomes.collect());
     });
-    ingest.submit(topic, offers.into_iter().map(Ok), request);
+    ingest.submit(topic, offers.into_iter().map(Ok), request, ingest.now());
     let outcomes = loop {
         tokio::select! {
             biased;
