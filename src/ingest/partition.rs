@@ -172,6 +172,7 @@ impl Owner {
                 self.metrics.drained.inc_by(admitted.drained);
                 self.metrics.after_terminal.inc_by(admitted.after_terminal);
                 self.metrics.note(&admitted.notes);
+                self.note_events(now, &admitted, &submitted);
                 let mut undecided = Vec::new();
                 let mut taken = Taken::default();
                 for ((decision, offer), (ticket, received)) in
@@ -182,9 +183,6 @@ impl Owner {
                         continue;
                     }
                     self.hints.learn(&offer, decision.verdict);
-                    let depth = if let Verdict::Parked { depth } = decision.verdict { depth } else { 0 };
-                    self.metrics.lane_depth.observe(depth as f64);
-                    self.metrics.publish_seconds.observe(now.saturating_sub(received).as_secs_f64());
                     taken.join(self.settle(&offer, ticket, Outcome::Decided(decision)));
                 }
                 undecided.into_iter().rev().for_each(|submission| self.waiting.push_front(submission));
@@ -290,6 +288,18 @@ impl Owner {
         }
         self.metrics.call_seconds[admitted.path as usize].observe(took.as_secs_f64());
         self.ports.metrics.batch_events.observe(batch.offers().len() as f64);
+    }
+
+    /// How deep in its lane each event that was decided is, and how long it took.
+    fn note_events(&self, now: Duration, admitted: &Admitted, submitted: &[(Ticket, Duration)]) {
+        let decided =
+            || admitted.decisions.iter().zip(submitted).filter(|(d, _)| d.verdict != Verdict::Again);
+        self.metrics.lane_depth.observe_all(decided().map(|(decision, _)| match decision.verdict {
+            Verdict::Parked { depth } => depth as f64,
+            _ => 0.0,
+        }));
+        let took = |received: &Duration| now.saturating_sub(*received).as_secs_f64();
+        self.metrics.publish_seconds.observe_all(decided().map(|(_, (_, received))| took(received)));
     }
 
     fn note_error(&mut self, error: &StoreError) {

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::AtomicU64;
 
-use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram};
+use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge};
 
-use super::{PartitionLabel, ReasonLabel, STREAMS, VERDICTS};
+use super::{Histogram, PartitionLabel, ReasonLabel, STREAMS, VERDICTS};
 use crate::{
     order::Note,
     store::{Path, Trimmed},
