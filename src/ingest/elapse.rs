@@ -2,9 +2,10 @@
 //!
 //! Every sidecar does this for every partition of its topics, so that it does not matter
 //! which of them die; the store lets a look that comes too soon after another return at
-//! once. The looks of a tick travel together, which costs an idle sidecar next to nothing;
-//! a partition in which much is due is then looked at alone, with a pause after each look,
-//! so that publishers keep most of the store's time however many gaps end at once.
+//! once. The looks of a tick travel a few at a time, which costs an idle sidecar next to nothing
+//! and lets publishers' calls in between; a partition in which much is due is then looked at
+//! alone, with a pause after each look, so that publishers keep most of the store's time however
+//! many gaps end at once.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,8 +20,13 @@ use crate::{
     store::{Elapsed, PartitionId},
 };
 
-/// Looks that travel together.
-const LOOKS_AT_ONCE: usize = 64;
+/// Looks that travel together: so long all publishers wait, while nothing is due some 40 us of Redis's time for each.
+const LOOKS_AT_ONCE: usize = 4;
+/// More of them where there are so many partitions that it would take more rounds than this, each of which waits for an
+/// answer: all must be looked at while the partition clocks still go on.
+const ROUNDS_MAX: usize = 16;
+/// Of the lanes that a look may touch, how many times fewer a short one may.
+const SHORTER: usize = 64;
 /// Topics of a sidecar that look at the same time.
 pub(super) const TOPICS_AT_ONCE: usize = 1;
 /// The pause after a look that found work, in times of what the look took.
@@ -61,9 +67,10 @@ impl Ticker {
 
     /// A short look at every partition; returns those in which more is due.
     async fn look_at_all(&self) -> Vec<PartitionId> {
-        let lanes_max = self.elapse_max.div_ceil(LOOKS_AT_ONCE);
+        let lanes_max = self.elapse_max.div_ceil(SHORTER);
         let mut busy = Vec::new();
-        for together in self.partitions.chunks(LOOKS_AT_ONCE) {
+        let at_once = self.partitions.len().div_ceil(ROUNDS_MAX).max(LOOKS_AT_ONCE);
+        for together in self.partitions.chunks(at_once) {
             let _turn = self.turns.acquire().await.expect("it is never closed");
             let begun = self.ports.clock.now();
             let looks = together.iter().map(|id| async move { (id, self.look(id, lanes_max).await) });

@@ -3,7 +3,7 @@
 //!
 //! Every sidecar does this for every partition of its topics, busy or idle, so that it does
 //! not matter which of them die; the store lets a call that comes too soon after another
-//! return at once. The calls of a round travel together and remove little each; where there
+//! return at once. The calls of a round travel a few at a time and remove little each; where there
 //! is more, calls follow one at a time, with a pause after each, so that publishers keep
 //! most of the store's time.
 
@@ -21,8 +21,8 @@ use crate::{
 };
 
 const TRIM_EVERY: Duration = Duration::from_secs(1);
-/// Calls that travel together, and the entries that each of them may remove.
-const TRIMS_AT_ONCE: usize = 64;
+/// Calls that travel together, for as long as publishers may wait, and the entries that each of them may remove.
+const TRIMS_AT_ONCE: usize = 4;
 const TOGETHER_MAX: usize = 200;
 /// Entries that a call may remove that travels alone: 0.1 ms of Redis's time for small ones,
 /// 11 ms for entries of 200 KB.
