@@ -82,11 +82,12 @@ pub struct PartitionKeys {
     /// Closed lanes by age.
     pub closed: [String; BUCKETS],
     pub announced: String,
-    /// The last id of a stream that is barred; never there but inside of a transaction.
-    pub barred: String,
-    /// The lanes, and what is parked, meanwhile.
-    pub barred_lanes: String,
-    pub barred_parked: String,
+    /// Says that a transaction is as predicted; never there but inside of one.
+    pub writable: String,
+    /// The stream, the lanes, and what is parked, meanwhile.
+    pub writable_events: String,
+    pub writable_lanes: String,
+    pub writable_parked: String,
     /// Groups of workers, each with the id up to which it has done everything in `events`.
     pub groups: String,
 }
@@ -107,9 +108,10 @@ impl PartitionKeys {
             tombs: ring("tombs"),
             closed: ring("closed"),
             announced: key("announced"),
-            barred: key("barred"),
-            barred_lanes: key("barred:lanes"),
-            barred_parked: key("barred:parked"),
+            writable: key("writable"),
+            writable_events: key("writable:events"),
+            writable_lanes: key("writable:lanes"),
+            writable_parked: key("writable:parked"),
             groups: key("groups"),
         }
     }
@@ -122,13 +124,20 @@ impl PartitionKeys {
 
     /// Those that `admit` takes, in its order.
     pub fn of_admit(&self) -> Vec<&str> {
-        self.of_rules().into_iter().chain([self.barred.as_str()]).collect()
+        self.of_rules().into_iter().chain([self.writable.as_str()]).collect()
     }
 
     /// Those that `straight.lua` takes, in its order.
     pub fn of_straight(&self) -> Vec<&str> {
         let single = [&self.events, &self.lanes, &self.meta];
-        let behind = [&self.barred, &self.barred_lanes, &self.parked, &self.barred_parked, &self.gaps];
+        let behind = [
+            &self.writable,
+            &self.writable_lanes,
+            &self.parked,
+            &self.writable_parked,
+            &self.gaps,
+            &self.writable_events,
+        ];
         single.into_iter().chain(&self.born).chain(&self.tombs).chain(behind).map(String::as_str).collect()
     }
 

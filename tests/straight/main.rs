@@ -57,8 +57,8 @@ async fn left(url: &str) -> (Vec<Vec<String>>, BTreeMap<String, String>) {
     let mut direct = direct(url).await;
     let entries: Vec<(String, Vec<String>)> =
         redis::cmd("XRANGE").arg(&keys.events).arg("-").arg("+").query_async(&mut direct).await.unwrap();
-    let barred: Vec<String> = redis::cmd("KEYS").arg("*barred*").query_async(&mut direct).await.unwrap();
-    assert!(barred.is_empty(), "nothing is barred outside of a transaction: {barred:?}");
+    let writable: Vec<String> = redis::cmd("KEYS").arg("*writable*").query_async(&mut direct).await.unwrap();
+    assert!(writable.is_empty(), "nothing is writable outside of a transaction: {writable:?}");
     (entries.into_iter().map(|(_, fields)| fields).collect(), direct.hgetall(&keys.lanes).await.unwrap())
 }
 
@@ -175,9 +175,6 @@ fn mixed_batch(sequence: u64, odd: u64, odd_sequence: u64) -> Batch {
 async fn one_that_is_not_in_its_turn_does_not_keep_the_others_from_going_straight() {
     let redis = redis_server(&[]);
     let store = alone(&redis.url(), Layout::Entry, 9).await;
-    // The script that decides about it is not there: the others are not disturbed.
-    let mut direct = direct(&redis.url()).await;
-    let _: () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut direct).await.unwrap();
     let parked = store.admit(&partition(), &mixed_batch(9, 4, 10)).await.unwrap();
     let (verdicts, ids): (Vec<_>, Vec<_>) =
         parked.decisions.iter().map(|decision| (decision.verdict, decision.id)).unzip();
@@ -194,6 +191,69 @@ async fn one_that_is_not_in_its_turn_does_not_keep_the_others_from_going_straigh
     let (entries, lanes) = left(&redis.url()).await;
     assert_eq!(entries.len(), 11 * EVENTS as usize);
     assert!(lanes.iter().all(|(entity, state)| entity.is_empty() || state == "3:11"), "{lanes:?}");
+}
+
+/// The script that decides about the odd one is not there: the others are not disturbed, and it is offered once more.
+#[tokio::test]
+async fn what_nobody_decided_about_behind_the_others_is_decided_afterwards() {
+    let redis = redis_server(&[]);
+    let store = store_that_goes(Straight::Always, &redis.url());
+    store.open(&topic(Layout::Entry)).await.unwrap();
+    let parked = store.admit(&partition(), &mixed_batch(0, 4, 1)).await.unwrap();
+    assert_eq!((parked.path, parked.decisions[9].verdict), (Path::Mixed, Verdict::Parked { depth: 1 }));
+    let (entries, lanes) = left(&redis.url()).await;
+    assert_eq!((entries.len(), lanes["job-3"].as_str()), (9, "3:1"));
+}
+
+/// By the digest alone: what judges a transaction is not there, so it comes to nothing.
+#[tokio::test]
+async fn a_transaction_that_nobody_judges_comes_to_nothing() {
+    for layout in Layout::ALL {
+        let redis = redis_server(&[]);
+        let store = alone(&redis.url(), layout, 9).await;
+        let mut direct = direct(&redis.url()).await;
+        let _: () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut direct).await.unwrap();
+        let admitted = admit(&store, 9).await;
+        assert_eq!(admitted.path, Path::Barred);
+        let nine = Verdict::Released { sequence: Sequence::new(9).unwrap() };
+        assert!(admitted.decisions.iter().all(|decision| decision.verdict == nine));
+        let (entries, lanes) = left(&redis.url()).await;
+        let calls = if layout == Layout::Entry { 10 * EVENTS as usize } else { 10 };
+        assert_eq!((entries.len(), lanes["job-3"].as_str()), (calls, "3:10"), "each is there once");
+        // It is brought again before the next one.
+        let mut paths = Vec::new();
+        for sequence in 0..10 {
+            paths.push(store.admit(&partition(), &other_batch(sequence)).await.unwrap().path);
+        }
+        assert!(paths.contains(&Path::Straight) && !paths.contains(&Path::Barred), "{paths:?}");
+    }
+}
+
+/// Who blocks on a stream while it has another name is neither woken for nothing nor told that it is gone.
+#[tokio::test]
+async fn a_group_that_waits_is_served() {
+    for layout in Layout::ALL {
+        let redis = redis_server(&[]);
+        let store = alone(&redis.url(), layout, 9).await;
+        let keys = PartitionKeys::new(&partition());
+        let mut admin = direct(&redis.url()).await;
+        let mut register = redis::cmd("XGROUP");
+        register.arg(&["CREATE", &keys.events, "plain", "$"]);
+        let _: () = register.query_async(&mut admin).await.unwrap();
+        let mut waiting = direct(&redis.url()).await;
+        let events = keys.events.clone();
+        let waiting = tokio::spawn(async move {
+            let mut read = redis::cmd("XREADGROUP");
+            read.arg(&["GROUP", "plain", "me", "BLOCK", "20000", "STREAMS", &events, ">"]);
+            read.query_async::<redis::Value>(&mut waiting).await
+        });
+        while !has_blocked_client(&redis.url()).await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(admit(&store, 9).await.path, Path::Straight);
+        let shown = format!("{:?}", waiting.await.unwrap().expect("the stream is there"));
+        assert!(shown.contains("job-0") && shown.contains("0/9"), "{shown}");
+    }
 }
 
 /// Then the transaction does nothing at all, and the script decides about both.
@@ -230,10 +290,10 @@ async fn what_was_retired_is_not_taken_for_new() {
     }
 }
 
-/// A user that may not open transactions, or may not bar a stream.
+/// A user that may not open transactions, or may not do what lets one pass.
 #[tokio::test]
 async fn nobody_goes_straight_who_could_not_be_barred() {
-    for rule in ["-multi", "-xsetid", "-rename", "-type", "-set", "-eval", "-exec"] {
+    for rule in ["-multi", "-rename", "-renamenx", "-type", "-set", "-del", "-eval", "-exec"] {
         let redis = redis_server(&[]);
         let mut admin = direct(&redis.url()).await;
         let mut set = redis::cmd("ACL");

@@ -190,3 +190,46 @@ async fn what_was_parked_in_an_epoch_that_has_ended_is_not_taken_for_what_is_par
     assert_eq!(data[4..], new);
     assert_eq!(lanes["other-0"], "4:8");
 }
+
+/// The store's user may not rename any more, all of a sudden: what lets a transaction pass fails halfway. The gap that is
+/// filled leaves another one, so the script would also write a state.
+#[tokio::test]
+async fn a_permission_that_is_taken_away_changes_nothing() {
+    for layout in Layout::ALL {
+        let redis = redis_server(&[]);
+        let mut admin = direct(&redis.url()).await;
+        let mut set_user = redis::cmd("ACL");
+        set_user.arg(&["SETUSER", "limited", "on", ">secret", "~*", "&*", "+@all"]);
+        let _: () = set_user.query_async(&mut admin).await.unwrap();
+        let store = store_that_goes(Straight::WhenCalm, &(redis.url() + "?user=limited&pass=secret"));
+        store.open(&topic(layout)).await.unwrap();
+        for sequence in 0..18 {
+            store.admit(&partition(), &other_batch(sequence)).await.unwrap();
+        }
+        one_waits(&store, 18).await;
+        let next = guessed_batch(19, 4, 21, Guess::Waits);
+        let parked = store.admit(&partition(), &next).await.unwrap();
+        assert_eq!((parked.path, verdict_of(&parked, 9)), (Path::Straight, Verdict::Parked { depth: 2 }));
+        let mut take_away = redis::cmd("ACL");
+        let _: () = take_away.arg(&["SETUSER", "limited", "-rename"]).query_async(&mut admin).await.unwrap();
+        let filled = store.admit(&partition(), &guessed_batch(20, 4, 18, Guess::Waits)).await.unwrap();
+        let released = Verdict::Released { sequence: Sequence::new(18).unwrap() };
+        assert_eq!((filled.path, verdict_of(&filled, 9), filled.drained), (Path::Barred, released, 1));
+        let state = &left(&redis.url()).await.1["other-4"];
+        assert!(state.starts_with("3:20;k1,") && state.contains(",21;g"), "{state}");
+    }
+}
+
+/// A person, or a version to come, has put something where transactions write: nobody takes it for lanes.
+#[tokio::test]
+async fn what_somebody_left_where_it_writes_is_not_put_back() {
+    let redis = redis_server(&[]);
+    let store = alone(&redis.url(), Layout::Entry, 9).await;
+    let writable = PartitionKeys::new(&partition()).writable_lanes;
+    let mut direct = direct(&redis.url()).await;
+    let _: () = direct.hset(&writable, "job-0", "3:77").await.unwrap();
+    // One that is not in its turn, against expectation.
+    assert_eq!(admit(&store, 10).await.path, Path::Barred);
+    let state = &left(&redis.url()).await.1["job-0"];
+    assert!(state.starts_with("3:9;k1,"), "{state}");
+}

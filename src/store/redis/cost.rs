@@ -32,7 +32,7 @@ pub(super) fn opened(layout: Layout) -> Opened {
 #[test]
 fn a_batch_is_formed() {
     let offers = offers();
-    is_still("store::redis::cost::a_batch_is_formed", 66_000, || Batch::form(offers.clone()));
+    is_still("store::redis::cost::a_batch_is_formed", 49_000, || Batch::form(offers.clone()));
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_batch_becomes_a_script_call() {
 fn a_batch_becomes_a_transaction_of_many_entries() {
     let (batch, opened, tokens) = (Batch::form(offers()).0, opened(Layout::Entry), Tokens::new(1));
     is_still("store::redis::cost::a_batch_becomes_a_transaction_of_many_entries", 338_000, || {
-        let straightened = straight::straighten(Straight::Always, &opened, &batch, &tokens);
+        let straightened = straight::straighten(Straight::Always, &opened, &batch, &tokens, Vec::new);
         straightened.expect("it is in order").0
     });
 }
@@ -56,7 +56,7 @@ fn a_batch_becomes_a_transaction_of_many_entries() {
 fn a_batch_becomes_a_transaction_of_one_entry() {
     let (batch, opened, tokens) = (Batch::form(offers()).0, opened(Layout::Batch), Tokens::new(1));
     is_still("store::redis::cost::a_batch_becomes_a_transaction_of_one_entry", 221_000, || {
-        let straightened = straight::straighten(Straight::Always, &opened, &batch, &tokens);
+        let straightened = straight::straighten(Straight::Always, &opened, &batch, &tokens, Vec::new);
         straightened.expect("it is in order").0
     });
 }

@@ -107,9 +107,14 @@ fn slow(random: &mut Random) -> Value {
 }
 
 fn settled(random: &mut Random) -> Value {
-    let (judged, lanes) = (judged(random), count(random));
-    let ids = (0..OFFERS).map(|_| bulk(id(random)));
-    Value::Array([judged, lanes].into_iter().chain(ids).chain([Value::Nil]).collect())
+    let ids = (0..OFFERS).map(|_| bulk(id(random))).collect();
+    around(random, ids)
+}
+
+/// Entries' ids, and what the commands around them answer.
+fn around(random: &mut Random, ids: Vec<Value>) -> Value {
+    let in_front = vec![count(random), judged(random), count(random)];
+    Value::Array([in_front, ids, counts(random, 3)].concat())
 }
 
 fn judged(random: &mut Random) -> Value {
@@ -145,7 +150,7 @@ fn write(bytes: &mut Vec<u8>, value: &Value) {
 /// What became of the batch as a transaction.
 fn settle(answers: Value, layout: Layout) -> Result<(), StoreError> {
     let (batch, opened) = (batch(), super::cost::opened(layout));
-    let straightened = straight::straighten(Straight::Always, &opened, &batch, &Tokens::new(1));
+    let straightened = straight::straighten(Straight::Always, &opened, &batch, &Tokens::new(1), Vec::new);
     let mut bytes = Vec::new();
     write(&mut bytes, &answers);
     assert_eq!(Incoming::new(1).length(&bytes).expect("it is well-formed"), Some(bytes.len()));
@@ -243,8 +248,7 @@ const REPLIES: [(&str, Made, Read); 32] = [
     ("admitted, slow", slow, |v| reply::admitted(v, batch().offers(), Layout::Batch).map(drop)),
     ("settled", settled, |v| settle(v, Layout::Entry)),
     ("settled, one entry",
-        |random| Value::Array(vec![judged(random), count(random), bulk(id(random)), Value::Nil]),
-        |v| settle(v, Layout::Batch)),
+        |random| { let id = bulk(id(random)); around(random, vec![id]) }, |v| settle(v, Layout::Batch)),
     ("elapsed", elapsed, |v| reply::elapsed(v).map(drop)),
     ("trimmed", trimmed, |v| reply::trimmed(v).map(drop)),
     ("swept", swept, |v| reply::swept(v).map(drop)),

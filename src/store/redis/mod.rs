@@ -44,7 +44,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use ::redis::{Cmd, Value};
 use dashmap::DashMap;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use self::{
     calm::Calm,
@@ -254,7 +254,8 @@ impl RedisStore {
         opened: &Opened,
         batch: &Batch,
     ) -> Result<Way, StoreError> {
-        let straightened = straight::straighten(self.straight, opened, batch, &self.tokens);
+        let room = || self.pipe.room();
+        let straightened = straight::straighten(self.straight, opened, batch, &self.tokens, room);
         let Some((transaction, straightened)) = straightened else { return Ok(Way::NotTried) };
         let answers = self.pipe.transact(transaction, Trial { keys: &opened.keys }).await;
         if !matches!(answers, Ok(Some(_))) {
@@ -262,9 +263,15 @@ impl RedisStore {
             opened.calm().end();
         }
         let Some(answers) = answers? else { return Ok(Way::Barred) };
-        let Some(Settled { mut admitted, rest }) = straightened.settled(answers, opened)? else {
-            return Ok(Way::Barred);
+        let settled = match straightened.settled(answers, opened) {
+            Err(StoreError::NotExecuted(reason)) => {
+                debug!(reason, "nobody judged a transaction");
+                self.pipe.renew().await;
+                None
+            }
+            settled => settled?,
         };
+        let Some(Settled { mut admitted, rest }) = settled else { return Ok(Way::Barred) };
         if let Some(rest) = rest {
             let places = rest.places.clone();
             admitted.join(self.admit_rest(partition, opened, rest).await?, &places);
@@ -279,11 +286,14 @@ impl RedisStore {
         &self,
         partition: &PartitionId,
         opened: &Opened,
-        Rest { offers, call, answer, .. }: Rest,
+        Rest { offers, answer, .. }: Rest,
     ) -> Result<Admitted, StoreError> {
         let answer = match answer {
             Some(answer) => answer,
-            None => self.link.run(script::admit(opened.topic.layout), call).await?,
+            None => {
+                let call = encode::admit(opened, &offers, None, opened.known().token());
+                self.link.run(script::admit(opened.topic.layout), call).await?
+            }
         };
         self.read_admitted(partition, opened, answer, &offers).await
     }

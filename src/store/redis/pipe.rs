@@ -10,7 +10,10 @@
 use std::{
     collections::VecDeque,
     io,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -33,6 +36,8 @@ use crate::store::StoreError;
 
 /// Room for at least so much is there when answers are read.
 const READ_BYTES: usize = 8192;
+/// The largest room that is kept for the next transaction.
+const SPARE_BYTES_MAX: usize = 256 << 10;
 
 pub struct Pipe {
     info: ConnectionInfo,
@@ -41,6 +46,29 @@ pub struct Pipe {
     current: Mutex<Option<Connection>>,
     /// Attempts to connect that failed.
     failures: AtomicU64,
+    spare: Spare,
+}
+
+/// Room for a transaction, of which the last one has no more need. Most are written as soon as they are made, so one
+/// is enough; to ask the allocator for so much each time is dear.
+#[derive(Clone, Default)]
+struct Spare(Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl Spare {
+    fn room(&self) -> std::sync::MutexGuard<'_, Vec<u8>> {
+        self.0.lock().expect("nobody panics holding it")
+    }
+
+    fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut *self.room())
+    }
+
+    fn give_back(&self, mut room: Vec<u8>) {
+        if room.capacity() <= SPARE_BYTES_MAX {
+            room.clear();
+            *self.room() = room;
+        }
+    }
 }
 
 #[derive(Clone)]
@@ -48,7 +76,7 @@ struct Connection {
     /// Bounded by the partitions, each of which has one call in flight.
     calls: mpsc::UnboundedSender<Call>,
     /// Whether the trial was passed.
-    can_bar: bool,
+    can_judge: bool,
 }
 
 struct Call {
@@ -67,7 +95,13 @@ impl Pipe {
             response_timeout,
             current: Mutex::default(),
             failures: AtomicU64::new(0),
+            spare: Spare::default(),
         }
+    }
+
+    /// Room for a transaction.
+    pub fn room(&self) -> Vec<u8> {
+        self.spare.take()
     }
 
     /// Runs a transaction: what each of its commands answered. Nothing if there is no connection for it, if the trial,
@@ -84,7 +118,7 @@ impl Pipe {
                 return Ok(None);
             }
         };
-        if !connection.can_bar {
+        if !connection.can_judge {
             return Ok(None);
         }
         let answers = connection.transact(transaction, self.response_timeout).await;
@@ -93,6 +127,11 @@ impl Pipe {
             self.discard(&connection).await;
         }
         answers.map_err(|error| StoreError::Ambiguous(error.to_string()))
+    }
+
+    /// The next transaction has another connection, and the trial in front of it: the server has forgotten what judges.
+    pub async fn renew(&self) {
+        *self.current.lock().await = None;
     }
 
     async fn connection(&self, trial: Trial<'_>) -> io::Result<Connection> {
@@ -116,7 +155,7 @@ impl Pipe {
     async fn try_out(&self, trial: Trial<'_>) -> io::Result<Connection> {
         let mut connection = timeout(self.connect_timeout, self.connect()).await??;
         let answers = connection.transact(trial.transaction(), self.response_timeout).await?;
-        connection.can_bar = answers.is_some_and(|answers| trial.is_passed(answers));
+        connection.can_judge = answers.is_some_and(|answers| trial.is_passed(answers));
         Ok(connection)
     }
 
@@ -131,13 +170,13 @@ impl Pipe {
             _ => return Err(io::ErrorKind::Unsupported.into()),
         };
         let (calls, queue) = mpsc::unbounded_channel();
-        let within = self.response_timeout;
+        let (within, spare) = (self.response_timeout, self.spare.clone());
         tokio::spawn(async move {
-            if let Err(error) = carry(socket, queue, within).await {
+            if let Err(error) = carry(socket, queue, within, spare).await {
                 debug!(%error, "the connection for transactions has ended");
             }
         });
-        let connection = Connection { calls, can_bar: false };
+        let connection = Connection { calls, can_judge: false };
         connection.introduce(&self.info).await?;
         Ok(connection)
     }
@@ -199,6 +238,7 @@ async fn carry(
     mut socket: Box<dyn Socket>,
     mut calls: mpsc::UnboundedReceiver<Call>,
     within: Duration,
+    spare: Spare,
 ) -> io::Result<()> {
     let mut waiting: VecDeque<(Incoming, oneshot::Sender<Answers>)> = VecDeque::new();
     let mut bytes = BytesMut::new();
@@ -209,7 +249,9 @@ async fn carry(
             call = calls.recv() => {
                 let Some(Call { commands, answers }) = call else { return Ok(()) };
                 waiting.push_back((Incoming::new(commands.count()), answers));
-                timeout(within, socket.write_all(&commands.into_bytes())).await??;
+                let bytes = commands.into_bytes();
+                timeout(within, socket.write_all(&bytes)).await??;
+                spare.give_back(bytes);
             }
             read = socket.read_buf(&mut bytes) => {
                 if read? == 0 {

@@ -24,8 +24,10 @@ pub struct Commands {
 }
 
 impl Commands {
-    pub fn with_capacity(bytes: usize) -> Self {
-        Commands { bytes: Vec::with_capacity(bytes), ..Default::default() }
+    /// In this room, which is empty, and made large enough for so many bytes.
+    pub fn within(mut room: Vec<u8>, bytes: usize) -> Self {
+        room.reserve(bytes);
+        Commands { bytes: room, ..Default::default() }
     }
 
     pub fn count(&self) -> usize {

@@ -66,24 +66,10 @@ pub fn admit(layout: Layout) -> &'static Script {
     }
 }
 
-/// The two of a transaction are sent with their source each time, without what only people read: they
-/// must never be missing, because the transaction would go on without them.
-pub static STRAIGHT: LazyLock<String> =
-    LazyLock::new(|| bare(concat!("local waiting\n", include_str!("../scripts/straight.lua"))));
+/// What judges a transaction. It is sent by its digest: where nobody knows that, the transaction comes to nothing.
+pub static STRAIGHT: Script = script!("straight_plain.lua", "straight.lua");
 /// The same for a batch with lanes that wait.
-pub static STRAIGHT_WAITING: LazyLock<String> = LazyLock::new(|| {
-    bare(concat!(
-        include_str!("../scripts/clock.lua"),
-        include_str!("../scripts/straight_waiting.lua"),
-        include_str!("../scripts/straight.lua")
-    ))
-});
-pub static UNBAR: LazyLock<String> = LazyLock::new(|| bare(include_str!("../scripts/unbar.lua")));
-
-fn bare(source: &str) -> String {
-    let lines = source.lines().map(str::trim_start);
-    lines.filter(|line| !line.is_empty() && !line.starts_with("--")).collect::<Vec<_>>().join("\n")
-}
+pub static STRAIGHT_WAITING: Script = script!("clock.lua", "straight_waiting.lua", "straight.lua");
 
 /// Time asks often, and nearly always in vain: this one, too, begins with what returns before the rules.
 pub static ELAPSE: Script = script!(
@@ -122,6 +108,14 @@ pub static LEAD: Script = script!("lead.lua");
 pub static LEAVE: Script = script!("leave.lua");
 
 impl Script {
+    pub fn source(&self) -> &'static str {
+        self.source
+    }
+
+    pub fn sha(&self) -> &str {
+        &self.sha
+    }
+
     /// Does it bring events?
     pub fn admits(&self) -> bool {
         Layout::ALL.into_iter().any(|layout| std::ptr::eq(self, admit(layout)))

@@ -3,20 +3,20 @@
 //! What goes through a script is copied into its language and hashed there, byte by byte, and each of its commands
 //! is prepared by an interpreter. So the entries do not go through it, nor what is parked, nor the states of lanes that
 //! only go on: one transaction writes them as any client would, and a script before them (`scripts/straight.lua`) sees
-//! only what the lanes must be like, as far as that is not known by heart (`known.rs`). If anything is not as predicted
-//! the script bars the stream, so that the appends fail, and puts lanes and parked events aside; the last step of the
-//! transaction brings back all of it. Then nothing has happened, nobody has seen anything, and the batch is offered
-//! to `admit`.
+//! only what the lanes must be like, as far as that is not known by heart (`known.rs`). The commands write to names that
+//! nothing has (`writable:events` and so on). If all is as predicted the script puts stream and hashes there, and the last
+//! commands put them back. If anything is not, or the script did not run at all, what is written goes nowhere: then nothing
+//! has happened, nobody has seen anything, and the batch is offered to `admit`.
 //!
 //! Events that are ahead of their turn, or fill the gap that others wait for, go this way as well, where that is all
 //! there is about them. Whatever else is in the same batch is offered to `admit` behind the entries, in the same
-//! transaction; while the stream is barred it does nothing, either.
+//! transaction; where that is barred from writing it does nothing, either.
 //!
 //! To be barred costs more than is won; so this way is for batches of some size, after calls that were as expected.
 
 use std::fmt::Write;
 
-use ::redis::{Cmd, Value};
+use ::redis::Value;
 use sha1_smol::Sha1;
 use tracing::debug;
 
@@ -27,7 +27,7 @@ use super::{
     reply,
     resp::{Answers, Commands},
     script::{STRAIGHT, STRAIGHT_WAITING},
-    transaction::Transaction,
+    transaction::{Transaction, Writes},
     waits::{self, Premise, Wait},
 };
 use crate::{
@@ -39,23 +39,24 @@ use crate::{
     },
 };
 
-/// A transaction and its scripts' sources are not worth it for fewer events.
+/// A transaction is not worth it for fewer events.
 const EVENTS_MIN: usize = 8;
 /// Of an event, beside what is its own: names, lengths, its entity and state once more or twice.
 const EVENT_BYTES: usize = 360;
 /// Of what judges, and keys.
 const HEAD_BYTES: usize = 8192;
-/// What judges.
-const BEFORE_WRITES: usize = 1;
 
 /// What is in a transaction.
 pub struct Straightened<'a> {
     rest: Option<Rest>,
     likely: &'a [Offer],
     waits: Vec<Wait<'a>>,
-    /// Commands that write beside the entries, in front of them.
+    /// Commands in front of the one that judges; that write beside the entries, in front of them; entries; that put
+    /// back what was written to.
+    in_front: usize,
     beside: usize,
     entries: usize,
+    behind: usize,
     token: String,
 }
 
@@ -77,6 +78,7 @@ pub fn straighten<'a>(
     opened: &Opened,
     batch: &'a Batch,
     tokens: &Tokens,
+    room: impl FnOnce() -> Vec<u8>,
 ) -> Option<(Transaction, Straightened<'a>)> {
     let Opened { keys, topic, .. } = opened;
     let (policy, known) = (&topic.policy, &*opened.known());
@@ -111,36 +113,39 @@ pub fn straighten<'a>(
     let token = tokens.draw();
     let events = batch.offers().iter().chain(waits.iter().flat_map(Wait::appended));
     let bytes = events.map(|offer| offer.size() + EVENT_BYTES).sum::<usize>();
-    let mut transaction = Transaction::begin(bytes + HEAD_BYTES);
+    let mut transaction = Transaction::begin(room(), bytes + HEAD_BYTES);
+    let writes = if waits.is_empty() { Writes::Events } else { Writes::Parked };
+    transaction.secure(keys, writes);
+    let in_front = transaction.length();
     let commands = &mut transaction.commands;
     settle(commands, opened, &premises, (&waits, &rest.offers), known.token(), &token);
+    let judged = transaction.length();
+    let commands = &mut transaction.commands;
     let lanes = premises.lanes + waits.iter().filter_map(Wait::state).count();
     if lanes > 0 {
-        go_ahead(commands.begin("HSET", 2 + 2 * lanes).arg(&keys.lanes), likely, &waits, policy);
+        go_ahead(commands.begin("HSET", 2 + 2 * lanes).arg(&keys.writable_lanes), likely, &waits, policy);
     }
     waits::park(commands, keys, policy, &waits);
-    let beside = transaction.length() - BEFORE_WRITES;
+    let beside = transaction.length() - judged;
     let commands = &mut transaction.commands;
     match topic.layout {
-        Layout::Entry => appended.iter().for_each(|offer| append(commands, &keys.events, offer)),
+        Layout::Entry => appended.iter().for_each(|offer| append(commands, &keys.writable_events, offer)),
         Layout::Batch if appended.is_empty() => {}
         Layout::Batch => {
             let append = commands.begin("XADD", 4 + 2 * appended.len());
-            append.arg(&keys.events).args(["NOMKSTREAM", "*"]);
+            append.arg(&keys.writable_events).args(["NOMKSTREAM", "*"]);
             add_pairs(append, &appended, policy);
         }
     }
-    let rest = (!rest.offers.is_empty()).then(|| {
-        let call = encode::admit(opened, &rest.offers, Some(appended.len()), &token);
-        commands.add(&call);
-        Rest { call, ..rest }
-    });
-    transaction.unbar(keys);
-    let entries = match topic.layout {
-        Layout::Entry => appended.len(),
-        Layout::Batch => appended.len().min(1),
-    };
-    Some((transaction.end(), Straightened { rest, likely, waits, beside, entries, token }))
+    let entries = transaction.length() - judged - beside;
+    transaction.put_back(keys, writes);
+    let behind = transaction.length() - judged - beside - entries;
+    let rest = (!rest.offers.is_empty()).then_some(rest);
+    if let Some(Rest { offers, .. }) = &rest {
+        transaction.commands.add(&encode::admit(opened, offers, Some(appended.len()), &token));
+    }
+    let straightened = Straightened { rest, likely, waits, in_front, beside, entries, behind, token };
+    Some((transaction.end(keys, writes), straightened))
 }
 
 impl<'a> Premises<'a> {
@@ -214,10 +219,11 @@ fn settle(
     beginning.iter().for_each(|entity| push_tomb_name(&mut tombs, entity));
     let entities = looked_at.len() + beginning.len();
     let script = if waits.is_empty() { &STRAIGHT } else { &STRAIGHT_WAITING };
-    let settle = commands.begin("EVAL", 10 + keys.len() + entities + waits::args(waits));
-    settle.arg(script.as_str()).number(keys.len() as u64).args(keys);
+    let settle = commands.begin("EVALSHA", 11 + keys.len() + entities + waits::args(waits));
+    settle.arg(script.sha()).number(keys.len() as u64).args(keys);
     settle.args([header.as_str(), left, token, if *rests { "rests" } else { "" }]);
-    settle.number(looked_at.len() as u64).arg(states).arg(tombs).args(looked_at).args(beginning);
+    settle.number(looked_at.len() as u64).arg(states).arg(tombs);
+    settle.arg(if rest.is_empty() { "" } else { "rest" }).args(looked_at).args(beginning);
     if !waits.is_empty() {
         waits::settle(settle, &topic.policy, channel, waits, rest);
     }
@@ -275,9 +281,7 @@ pub struct Rest {
     pub offers: Vec<Offer>,
     /// Where in the batch each of them is.
     pub places: Vec<usize>,
-    /// It is made for them behind the entries.
-    pub call: Cmd,
-    /// Nothing before it was made, or if it failed.
+    /// What a call of `admit` behind the entries said of them; nothing before it was made, or if it failed.
     pub answer: Option<Value>,
 }
 
@@ -290,7 +294,8 @@ impl Rest {
 }
 
 impl<'a> Straightened<'a> {
-    /// What became of it, and what is known by that; nothing if it was barred.
+    /// What became of it, and what is known by that; nothing if it was barred. It was not executed, either, if nobody
+    /// judged it.
     pub fn settled(self, answers: Answers, opened: &Opened) -> Result<Option<Settled>, StoreError> {
         let known = &mut *opened.known();
         let settled = self.read(answers, opened, known);
@@ -311,7 +316,15 @@ impl<'a> Straightened<'a> {
         opened: &Opened,
         known: &mut Known,
     ) -> Result<Option<Settled>, StoreError> {
-        let judged = match reply::settled(answers.value()?)? {
+        // Whatever they answered: the script judges what they left.
+        for _ in 0..self.in_front {
+            answers.value()?;
+        }
+        let answer = answers.value()?;
+        if let Value::ServerError(error) = &answer {
+            return Err(StoreError::NotExecuted(error.to_string()));
+        }
+        let judged = match reply::settled(answer)? {
             Ok(judged) => judged,
             Err(barred) => {
                 debug!(reason = barred.reason, "a batch did not go straight");
@@ -329,6 +342,7 @@ impl<'a> Straightened<'a> {
         let failed = |error| StoreError::Broken(format!("a batch could not be written whole: {error}"));
         (0..self.beside).try_for_each(|_| answers.okay()).map_err(failed)?;
         let ids = (0..self.entries).map(|_| answers.id()).collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        (0..self.behind).try_for_each(|_| answers.okay()).map_err(failed)?;
         let mut rest = self.rest;
         if let Some(rest) = &mut rest {
             rest.answer = answers.value()?.extract_error().ok();

@@ -192,7 +192,7 @@ pub fn park(commands: &mut Commands, keys: &PartitionKeys, policy: &Policy, wait
     let behind = || waits.iter().flat_map(Wait::released);
     let mut name = String::new();
     if ahead().next().is_some() {
-        let park = commands.begin("HSET", 2 + 2 * ahead().count()).arg(&keys.parked);
+        let park = commands.begin("HSET", 2 + 2 * ahead().count()).arg(&keys.writable_parked);
         let mut value = Vec::new();
         for offer in ahead() {
             write_parked_name(&mut name, offer);
@@ -201,7 +201,7 @@ pub fn park(commands: &mut Commands, keys: &PartitionKeys, policy: &Policy, wait
         }
     }
     if behind().next().is_some() {
-        let take = commands.begin("HDEL", 2 + behind().count()).arg(&keys.parked);
+        let take = commands.begin("HDEL", 2 + behind().count()).arg(&keys.writable_parked);
         for offer in behind() {
             write_parked_name(&mut name, offer);
             take.arg(&name);

@@ -1,7 +1,7 @@
 -- admit: decides about one batch of events of one partition, atomically. It begins with the
 -- fast path, which returns before the rules are even defined.
 --
--- KEYS  15 barred
+-- KEYS  15 writable
 -- ARGV  3 number of lanes L  4 number of events E  5 number of lanes F that begin
 --       6 number of entries that the same transaction has appended, or '' if there is none
 --       7 the token that the caller left in the header, or ''
@@ -19,7 +19,7 @@
 -- decide about the lanes that are not as predicted.
 local lane_count, event_count, first_count = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local written = tonumber(ARGV[6]) or 0
-if ARGV[6] ~= '' and redis.call('EXISTS', KEYS[15]) == 1 then return { 'barred' } end
+if ARGV[6] ~= '' and redis.call('EXISTS', KEYS[15]) == 0 then return { 'barred' } end
 -- Whoever else knows lanes by heart has to look again.
 if token and token ~= ARGV[7] then redis.call('HSET', KEYS[6], 'header', header) end
 local lanes_at, before_at, after_at = 7, 7 + lane_count, 7 + 2 * lane_count

@@ -1,6 +1,6 @@
 -- What straight.lua does about lanes that wait. The caller knows what they become, and writes it, but for the time, which
 -- is Redis's: deadlines are put in here. What it writes elsewhere than in lanes and parked is also written here, where
--- nothing has been barred.
+-- all is known to be as predicted.
 --
 -- ARGV  behind the entities: 1 events for which there must be room  2 their bytes  3 bytes that are parked now  4 bytes
 --       that are released  5 partition_parked_max  6 partition_parked_bytes_max  7 the channel on which gaps are probed
@@ -46,11 +46,9 @@ do
       due[2 * i - 1], due[2 * i] = deadline, entity
       from = from + WORDS
     end
-    if new > 0 then
-      redis.call('HSET', KEYS[2], unpack(states))
-      redis.call('ZADD', KEYS[16], unpack(due))
-    end
+    if new > 0 then redis.call('ZADD', KEYS[16], unpack(due)) end
     if #ARGV > from then redis.call('ZREM', KEYS[16], unpack(ARGV, from + 1)) end
+    if new > 0 then redis.call('HSET', KEYS[13], unpack(states)) end
   end
 
   function waiting.write()
