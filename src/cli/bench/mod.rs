@@ -142,8 +142,8 @@ fn selected(args: &BenchArgs) -> Result<Vec<Scenario>, Failure> {
 }
 
 async fn bench(args: &BenchArgs, scenarios: Vec<Scenario>, tools: &Tools) -> Outcome {
-    let awake = Awake::keep(cores());
-    let mut text = heading(args, tools, awake.is_some());
+    let can_be_awake = Awake::keep().is_some();
+    let mut text = heading(args, tools, can_be_awake);
     let show = |part: &str| {
         if !args.json {
             println!("{part}");
@@ -179,7 +179,7 @@ async fn bench(args: &BenchArgs, scenarios: Vec<Scenario>, tools: &Tools) -> Out
     let report = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "cores": cores(),
-        "awake": awake.is_some(),
+        "awake": can_be_awake,
         "store": tools.redis().display().to_string(),
         "seconds": args.seconds,
         "repeat": args.repeat,
@@ -199,11 +199,14 @@ fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-fn heading(args: &BenchArgs, tools: &Tools, are_awake: bool) -> String {
+fn heading(args: &BenchArgs, tools: &Tools, can_be_awake: bool) -> String {
     let cores = cores();
-    let awake = if are_awake { "which are kept awake" } else { "which may fall asleep: chrt is not there" };
+    let asleep = match can_be_awake {
+        true => "",
+        false => "\nchrt is not there: cores fall asleep under the Python program, which makes it slower",
+    };
     format!(
-        "store: {}, a new one for each run; {cores} cores for load, sidecar and store together, {awake}\n\
+        "store: {}, a new one for each run; {cores} cores for load, sidecar and store together{asleep}\n\
          load:  events of {} bytes of data, entities of {} bytes, {} live, {} repetitions of {} s, medians\n\
          CPU is per event; ratios of events/s and of the store's CPU are to the first line of a table (in commit: to raw XADD\n\
          of the same batch), taken inside a repetition\n",

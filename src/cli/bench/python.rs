@@ -11,6 +11,7 @@ use anyhow::Context;
 use serde::Deserialize;
 
 use super::{
+    awake::Awake,
     meter::{Length, Measured, Meter, Processes},
     rig::OwnRedis,
 };
@@ -36,6 +37,7 @@ impl Drop for Running {
 }
 
 pub fn publish(python: &Path, redis: &OwnRedis, length: Length) -> anyhow::Result<Measured> {
+    let _awake = Awake::keep();
     let seconds = |time: Duration| time.as_secs_f64().to_string();
     let child = Command::new(python)
         .args(["-c", PROGRAM, &redis.port().to_string(), &seconds(length.warm_up), &seconds(length.measured)])
