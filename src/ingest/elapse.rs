@@ -10,9 +10,9 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 
-use super::Ports;
+use super::{Ports, closing::Closing};
 use crate::{
     metrics::TopicMetrics,
     order::TICK_MS,
@@ -43,11 +43,11 @@ pub(super) struct Ticker {
 }
 
 impl Ticker {
-    pub async fn run(mut self, mut closing: watch::Receiver<bool>) {
+    pub async fn run(mut self, closing: Closing) {
         tokio::select! {
             biased;
             () = self.tick_on() => {}
-            _ = closing.wait_for(|closing| *closing) => {}
+            () = closing.begun() => {}
         }
     }
 

@@ -17,11 +17,11 @@ use futures_util::{
     StreamExt,
     stream::{self, BoxStream},
 };
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tracing::{debug, warn};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-use super::Ports;
+use super::{Ports, closing::Closing};
 use crate::{
     metrics::TopicMetrics,
     order::{Entity, Probe},
@@ -136,11 +136,11 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    pub async fn run(self, mut closing: watch::Receiver<bool>) {
+    pub async fn run(self, closing: Closing) {
         tokio::select! {
             biased;
             () = self.listen() => {}
-            _ = closing.wait_for(|closing| *closing) => {}
+            () = closing.begun() => {}
         }
     }
 

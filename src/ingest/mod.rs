@@ -10,6 +10,7 @@
 //!
 //! Nothing here knows gRPC, and time, store and randomness are handed in.
 
+mod closing;
 mod elapse;
 mod hints;
 mod in_flight;
@@ -26,11 +27,12 @@ use std::{
 };
 
 use tokio::{
-    sync::{Semaphore, mpsc, watch},
+    sync::{Semaphore, mpsc},
     task::JoinSet,
 };
 
 use self::{
+    closing::Closing,
     elapse::Ticker,
     hints::Hints,
     live::Listener,
@@ -75,7 +77,7 @@ pub struct Ports {
 
 pub struct Ingest {
     ports: Ports,
-    closing: watch::Sender<bool>,
+    closing: Closing,
     topics: BTreeMap<String, Topic>,
     pub in_flight: InFlight,
     pub live: Arc<LiveStreams>,
@@ -109,7 +111,7 @@ impl Ingest {
         mut random: Random,
     ) -> (Arc<Self>, Tasks) {
         let mut tasks = JoinSet::new();
-        let (closing, closed) = watch::channel(false);
+        let closing = Closing::default();
         let mut started = BTreeMap::new();
         let live = Arc::new(LiveStreams::default());
         let turns = Arc::new(Semaphore::new(elapse::TOPICS_AT_ONCE));
@@ -126,7 +128,7 @@ impl Ingest {
                 let metrics = metrics.clone();
                 let (options, ports, calls) = (options.clone(), ports.clone(), calls.clone());
                 let owner = Owner::new(id.clone(), hints, options, ports, metrics, jitter, calls);
-                tasks.spawn(owner.run(queue, closed.clone()));
+                tasks.spawn(owner.run(queue, closing.clone()));
                 partitions.push((id, sender));
             }
             let ids: Vec<PartitionId> = partitions.iter().map(|(id, _)| id.clone()).collect();
@@ -138,10 +140,10 @@ impl Ingest {
                 elapse_max: options.elapse_max,
                 turns: turns.clone(),
             };
-            tasks.spawn(ticker.run(closed.clone()));
+            tasks.spawn(ticker.run(closing.clone()));
             let jitter = Random::from_seed(random.draw());
             let trimmer = Trimmer::new(ids, ports.clone(), metrics.clone(), jitter, turns.clone());
-            tasks.spawn(trimmer.run(closed.clone()));
+            tasks.spawn(trimmer.run(closing.clone()));
             let listener = Listener {
                 topic: spec.name.as_str().into(),
                 partitions: spec.partitions,
@@ -149,7 +151,7 @@ impl Ingest {
                 ports: ports.clone(),
                 metrics: metrics.clone(),
             };
-            tasks.spawn(listener.run(closed.clone()));
+            tasks.spawn(listener.run(closing.clone()));
             let terminal_types = RwLock::new(spec.policy.terminal_types.clone());
             started.insert(spec.name.clone(), Topic { spec, terminal_types, metrics, partitions });
         }
@@ -161,7 +163,7 @@ impl Ingest {
     /// Lets the tasks end once what was submitted is answered. What is submitted after
     /// that is answered "unavailable".
     pub fn close(&self) {
-        self.closing.send_replace(true);
+        self.closing.begin();
     }
 
     pub fn topic(&self, name: &str) -> Option<&Topic> {

@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tracing::{error, info, warn};
 
-use super::{Options, Ports, Taken, hints::Hints, outcome::Outcome, request::Ticket};
+use super::{Options, Ports, Taken, closing::Closing, hints::Hints, outcome::Outcome, request::Ticket};
 use crate::{
     metrics::TopicMetrics,
     order::{Entity, Position, Verdict},
@@ -88,11 +88,7 @@ impl Owner {
         }
     }
 
-    pub async fn run(
-        mut self,
-        mut queue: mpsc::UnboundedReceiver<Submission>,
-        mut closing: watch::Receiver<bool>,
-    ) {
+    pub async fn run(mut self, mut queue: mpsc::UnboundedReceiver<Submission>, closing: Closing) {
         loop {
             if self.waiting.is_empty() && !self.more {
                 tokio::select! {
@@ -101,7 +97,7 @@ impl Owner {
                         Some(first) => self.enqueue(first),
                         None => return,
                     },
-                    _ = closing.wait_for(|closing| *closing) => return,
+                    () = closing.begun() => return,
                 }
                 // Lets the connections finish decoding what they have already read:
                 // a burst then becomes one batch instead of a small and a large one.
@@ -112,7 +108,7 @@ impl Owner {
             self.commit(turn).await;
             // Whoever is told to end does so even if a lane is left half drained: others
             // go on with it.
-            if *closing.borrow() && self.waiting.is_empty() && queue.is_empty() {
+            if closing.has_begun() && self.waiting.is_empty() && queue.is_empty() {
                 return;
             }
         }

@@ -10,10 +10,10 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::future::join_all;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tracing::{info, warn};
 
-use super::Ports;
+use super::{Ports, closing::Closing};
 use crate::{
     metrics::TopicMetrics,
     random::Random,
@@ -53,11 +53,11 @@ impl Trimmer {
         Trimmer { partitions, ports, metrics, random, turns, seen }
     }
 
-    pub async fn run(mut self, mut closing: watch::Receiver<bool>) {
+    pub async fn run(mut self, closing: Closing) {
         tokio::select! {
             biased;
             () = self.trim_on() => {}
-            _ = closing.wait_for(|closing| *closing) => {}
+            () = closing.begun() => {}
         }
     }
 
