@@ -27,24 +27,27 @@ pub enum Pace {
 /// The times at which events of an open loop are meant to be sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Timetable {
-    burst: u64,
+    per_second: u64,
 }
+
+const BURSTS_PER_SECOND: u64 = 1_000_000 / BURST_EVERY.as_micros() as u64;
 
 impl Timetable {
     pub fn new(per_second: u64) -> Self {
-        let bursts_per_second = 1_000_000 / BURST_EVERY.as_micros() as u64;
-        Timetable { burst: (per_second / bursts_per_second).max(1) }
+        Timetable { per_second }
     }
 
     /// When event n is meant to be sent, after the start.
     pub fn intended(&self, n: u64) -> Duration {
-        BURST_EVERY * u32::try_from(n / self.burst).expect("a run is shorter than weeks")
+        let burst = n * BURSTS_PER_SECOND / self.per_second;
+        BURST_EVERY * u32::try_from(burst).expect("a run is shorter than weeks")
     }
 
-    /// Events that are due after so long.
+    /// Events that are due after so long. Where a second's do not divide by its bursts, some have one more than others.
     fn due(&self, elapsed: Duration) -> u64 {
-        let bursts = elapsed.as_micros() / BURST_EVERY.as_micros() + 1;
-        u64::try_from(bursts).expect("a run is short") * self.burst
+        let bursts =
+            u64::try_from(elapsed.as_micros() / BURST_EVERY.as_micros()).expect("a run is short") + 1;
+        (bursts * self.per_second).div_ceil(BURSTS_PER_SECOND)
     }
 }
 
@@ -134,10 +137,15 @@ mod tests {
         assert_eq!(timetable.intended(9), Duration::ZERO);
         assert_eq!(timetable.intended(10), BURST_EVERY);
         assert_eq!(timetable.intended(20_000), Duration::from_secs(1));
-        for micros in [0, 499, 500, 12_345, 1_000_000] {
-            let elapsed = Duration::from_micros(micros);
-            let due = timetable.due(elapsed);
-            assert!(timetable.intended(due - 1) <= elapsed && timetable.intended(due) > elapsed, "{micros}");
+        for per_second in [300, 5_000, 20_000, 60_000] {
+            let timetable = Timetable::new(per_second);
+            assert_eq!(timetable.intended(per_second), Duration::from_secs(1), "so many in a second");
+            for micros in [0, 499, 500, 12_345, 1_000_000] {
+                let elapsed = Duration::from_micros(micros);
+                let due = timetable.due(elapsed);
+                let is_due = timetable.intended(due - 1) <= elapsed && timetable.intended(due) > elapsed;
+                assert!(is_due, "{per_second} {micros}");
+            }
         }
     }
 
