@@ -39,7 +39,7 @@ use seriatim_checker::{Violation, Wrong};
 
 /// Seeds that `cargo test` runs.
 const SEEDS: u64 = 20_000;
-/// Seeds that are run twice. Where chance came in from outside, one in a hundred told of it.
+/// Seeds that are run twice. Where chance came in from outside, some one in three hundred told of it.
 const REPEATED_SEEDS: u64 = 2_000;
 /// Runs of each way to lose what was answered.
 const LOSING_SEEDS: u64 = 300;
